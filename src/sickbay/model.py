@@ -1,0 +1,636 @@
+"""The nouns of the line: Signal -> Finding -> Diagnosis -> Case -> Plan -> Action -> Outcome -> JobRestart.
+
+Everybody imports this file; it imports only the standard library. Values are frozen: a change is a new value.
+It must never hold a decision, read a clock or touch IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+
+class Status(StrEnum):
+    """What a check says. UNKNOWN (no tool, time-out, unreadable) never disrupts and never counts as healthy."""
+
+    OK = "OK"
+    DEGRADED = "DEGRADED"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+
+
+class Severity(IntEnum):
+    """What a fault may need at most. On the wire the originals' word for REPLACE is ISOLATE (see wire.py)."""
+
+    NONE = 0
+    MONITOR = 1
+    RESET = 2
+    REBOOT = 3
+    REPLACE = 4
+
+
+class When(StrEnum):
+    """How urgently a sick node must be emptied."""
+
+    NOW = "now"  # GPU lost, uncontained error: the work on it is lost already
+    CHECKPOINT = "checkpoint"  # alive but degrading: let the job save first
+    IDLE = "idle"  # can wait until the job ends
+
+
+class Verb(StrEnum):
+    """Everything a platform can be asked to do. In the order of force (see `force`)."""
+
+    CORDON = "CORDON"
+    CHECKPOINT_JOB = "CHECKPOINT_JOB"
+    DRAIN = "DRAIN"
+    COLLECT = "COLLECT"
+    VERIFY = "VERIFY"
+    RELEASE = "RELEASE"
+    STOP_JOB = "STOP_JOB"
+    RESTART_JOB = "RESTART_JOB"
+    RESET_GPU = "RESET_GPU"
+    REBOOT = "REBOOT"
+    POWER_CYCLE = "POWER_CYCLE"
+    REPLACE = "REPLACE"
+
+
+TREATMENTS = (Verb.RESET_GPU, Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE)  # weakest first: this is the ladder's order
+SENT_ONCE = frozenset((*TREATMENTS, Verb.RESTART_JOB))  # a second call would do harm: commit first, then call
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where: a node, and within it a PCI address such as 0000:3b:00 (valid for one boot), or the whole node."""
+
+    node: str
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One part. The serial is its name for life; index and pci are where it sits today."""
+
+    uuid: str
+    serial: str
+    pci: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Raw reading of an instrument, before anybody judged it."""
+
+    source: str  # "kernel", "nvidia-smi", "dcgm", "metrics", "job-log", ...
+    place: Place
+    name: str
+    value: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A training job is alive: this rank finished this step."""
+
+    job: str
+    rank: int
+    step: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judged observation. `id` is "<boot id>/<sequence>", unique for ever and ordered within a boot."""
+
+    id: str
+    source: str  # who says it, bounded by a ceiling: agent, monitor, condition, alertmanager, webhook, llm, job
+    check: str  # "kernel-log", "nvidia-smi", "dcgm-l2", ...
+    place: Place
+    status: Status
+    code: str  # "xid.79", "smi.gpu-lost", "dcgm.DCGM_FR_ROW_REMAP_FAILURE", "" for a plain OK
+    reason: str  # one sentence an operator understands
+    evidence: tuple[str, ...] = ()  # quoted lines, short
+    severity: Severity = Severity.NONE
+    boot_id: str = ""
+    at: float = 0.0
+    received_at: float = 0.0
+    answers: str = ""  # key of the VERIFY action this answers: that is what makes it fresh
+    count: int = 1  # same-event lines folded into this one
+    part: str = ""  # serial of the GPU, when the agent's map knows it
+    traits: Mapping[str, str] = field(default_factory=dict)  # facts a rule may need: text, gpc, pid, gpu_model, mig, hex ...
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is wrong, in the words of catalog/faults.toml, and the quoted lines that say so."""
+
+    fault: str
+    place: Place
+    severity: Severity
+    when: When
+    confidence: float
+    because: tuple[str, ...]
+    at: float
+    code: str = ""
+    source: str = "agent"
+    part: str = ""
+    finding: str = ""  # id of the newest finding behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    verb: Verb
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The ladder for this case, weakest rung first, and the checks that must pass before the node returns."""
+
+    rungs: tuple[Rung, ...] = ()
+    verify_with: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One row of catalog/faults.toml."""
+
+    name: str
+    title: str
+    kind: str  # hardware | infrastructure | application | instrument | configuration | inform
+    severity: Severity
+    when: When
+    ladder: str  # a row of ladders.toml; "" = never treated
+    cleared_by: str  # reset | boot | pass:<check> | operator
+    settle_s: float  # after a boot, before its absence means anything
+    verify_with: tuple[str, ...]
+    confidence: float
+    meaning: str
+    advice: str
+    sources: tuple[str, ...]
+    confirm: int = 1  # findings in a row before it is believed
+    treats: bool = False  # may open a case about a node
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was true just before a treatment was sent, read directly and never from a cache."""
+
+    boot_id: str = ""
+    instance: str = ""
+    uid: str = ""
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One request to a platform. `key` names it for ever; a re-send carries the same key and only observes."""
+
+    key: str  # "{case}/{step}"
+    verb: Verb
+    place: Place
+    args: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()  # for actions about a job: where
+    before: Before = Before()
+    sends: int = 0  # calls committed so far; only SENT_ONCE verbs count them
+    sent_at: float | None = None
+    ask_at: float = 0.0  # watch time of the next ask
+    call: bool = True  # False: look, do not touch
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    detail: str = ""
+    findings: tuple[Finding, ...] = ()  # VERIFY: what the checks said, each answering the action's key
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    after_s: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    after_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unguarded:
+    """Refused at the door: our mark, the cordon, emptiness or the boot id is not what the case believes."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The platform knows that the earlier call never arrived; it may be made once more."""
+
+    why: str
+
+
+Outcome = Done | Started | Retry | Failed | Unguarded | Lost
+
+
+class Phase(StrEnum):
+    SUSPECTED = "SUSPECTED"
+    WAITING = "WAITING"
+    CORDONING = "CORDONING"
+    HOLDING = "HOLDING"
+    DRAINING = "DRAINING"
+    COLLECTING = "COLLECTING"
+    QUEUED = "QUEUED"
+    REPAIRING = "REPAIRING"
+    VERIFYING = "VERIFYING"
+    RETURNING = "RETURNING"
+    ESCALATED = "ESCALATED"
+    CANCELLING = "CANCELLING"
+    RESOLVED = "RESOLVED"
+    DISMISSED = "DISMISSED"
+    DEFERRED = "DEFERRED"
+
+
+class Event(StrEnum):
+    """What happened to a case. Past participles; guards have already been turned into events."""
+
+    CONFIRMED = "CONFIRMED"
+    CLEARED = "CLEARED"
+    TIMED_OUT = "TIMED_OUT"
+    ADMITTED = "ADMITTED"
+    DONE = "DONE"
+    FAILED = "FAILED"
+    READY = "READY"
+    WORSENED = "WORSENED"
+    UNREACHABLE = "UNREACHABLE"
+    UNTREATED = "UNTREATED"
+    EXHAUSTED = "EXHAUSTED"
+    REPLACED = "REPLACED"
+    UNGUARDED = "UNGUARDED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    RETRIED = "RETRIED"
+    EXAMINED = "EXAMINED"
+    CANCELLED = "CANCELLED"
+    GONE = "GONE"
+    REJOINED = "REJOINED"
+    UNHELD = "UNHELD"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a journal: a transition or a person's command, with who and why."""
+
+    step: int
+    event: str
+    at: float  # wall time, for people; never used to order
+    by: str
+    why: str
+    phase: str = ""  # the phase entered
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should read. `key` makes delivery once."""
+
+    key: str
+    level: str  # info | warning | urgent
+    title: str
+    body: str
+    case: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One node's illness from suspicion to its end. Only core/machine.py returns a Case in another phase."""
+
+    id: str  # "{node}.{n}", n never reused
+    node: str
+    uid: str
+    pool: str
+    diagnoses: tuple[Diagnosis, ...]
+    plan: Plan
+    phase: Phase
+    step: int
+    opened_at: float  # wall
+    entered: float  # watch time at which this phase began
+    deadline: float | None  # watch time
+    cluster: str = ""
+    instance: str = ""
+    rung: Verb | None = None  # highest rung tried: the next one is above it
+    rungs_tried: tuple[Verb, ...] = ()  # in this case, for the story
+    visits: int = 0  # times QUEUED was entered
+    examine: bool = False  # verify only, no rung, at the next visit of QUEUED
+    unguarded: int = 0
+    held: bool = False
+    cancelled: bool = False
+    approved: tuple[Verb, ...] = ()
+    refusal: str = ""  # why it waits, in words; "" when it does not
+    retry_at: float | None = None  # watch time at which a refusal is looked at again
+    pending: Action | None = None
+    unfinished: Action | None = None  # a treatment that was sent and is not known to be over
+    ours: bool = False  # we may have left a mark on the node
+    newcomer: bool = False  # the gate for a new or replaced node, not an illness
+    factor: str = ""  # a case about a common cause: no node is touched
+    evidence: str = ""  # where COLLECT put the archive
+    jobs_hurt: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()  # written, not yet delivered
+    journal: tuple[Entry, ...] = ()
+    dropped_entries: int = 0
+    schema: int = 1
+
+
+class JobPhase(StrEnum):
+    """What the platform says about a job."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"  # not running, resumable (suspended, stopped by us)
+    SUSPENDED = "SUSPENDED"  # stopped or preempted by somebody else
+    SUCCEEDED = "SUCCEEDED"
+    GONE = "GONE"
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    rank: int
+    node: str
+    code: int | None  # None: still there
+    tail: tuple[str, ...] = ()  # last log lines
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint (its marker is there)."""
+
+    step: int
+    at: float
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A training job as the platform shows it."""
+
+    id: str
+    nodes: tuple[str, ...]
+    phase: JobPhase
+    attempt: int
+    checkpoint: Checkpoint | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()  # complete ones, oldest first, bounded
+    step: int = 0
+    step_at: float = 0.0
+    step_s: float = 1.0  # median step time
+    ranks: int = 0
+    exits: tuple[RankExit, ...] = ()
+    silent: tuple[int, ...] = ()  # ranks that logged nothing while the others logged a watchdog time-out
+    rank_nodes: tuple[str, ...] = ()  # node of each rank
+    owner: str = ""
+    managed: bool = True
+    stopped_by: str = ""  # key of our action, or "drain:<case>", or a person
+    version: int = 0
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as the platform shows it."""
+
+    name: str
+    uid: str  # of the object: a new one after delete and re-create
+    instance: str  # of the machine
+    pool: str = "default"
+    rack: str = ""
+    domain: str = ""  # NVLink domain
+    factors: Mapping[str, str] = field(default_factory=dict)  # driver, image, rack, switch: what nodes may share
+    ready: bool = True
+    gone: bool = False  # the provider says the instance no longer exists
+    boot_id: str = ""
+    cordoned: bool = False  # closed for new work, by anybody
+    mark: str = ""  # case id in our mark, "" if we have none here
+    gate: bool = False  # newcomer gate (startup taint) still on
+    others: tuple[str, ...] = ()  # who else holds it cordoned
+    jobs: tuple[str, ...] = ()  # work that lives on it
+    stuck: tuple[str, ...] = ()  # work whose processes cannot be killed
+    gpus: tuple[Gpu, ...] = ()
+    gpus_expected: int = 0
+    gpus_allocatable: int = 0
+    findings: tuple[Finding, ...] = ()  # what its agent says now, worst first
+    last_check: float = 0.0  # heartbeat of the agent
+    capacity: str = ""  # reservation, capacity block, asg, karpenter, spare: read before REPLACE
+    opted_out: bool = False
+    version: int = 0  # resource version: larger is newer
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    observed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeleted:
+    name: str
+    version: int
+    gone: bool  # the machine too, not only the object
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    job: Job
+
+
+Change = NodeChanged | NodeDeleted | JobChanged | Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Latch:
+    """A verdict that stays until what the fault row names has cleared it."""
+
+    fault: str
+    code: str
+    place: Place
+    finding: str  # id of the newest finding
+    boot_id: str
+    since: float  # watch time
+    seen: float  # watch time of the newest finding
+    severity: Severity
+    count: int = 1
+    source: str = "agent"
+    part: str = ""
+    check: str = ""
+    because: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an ended case leaves behind on its node: for flaps, relapses and lemons."""
+
+    case: str
+    fault: str
+    part: str
+    rung: Verb | None
+    end: str
+    flap: bool
+    ended: float  # watch time
+    ended_at: float  # wall
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What we remember about a node when it has no open case. `last_n` makes case numbers never repeat."""
+
+    node: str
+    uid: str = ""
+    last_n: int = 0
+    seen: Mapping[str, int] = field(default_factory=dict)  # stream -> highest sequence
+    latched: tuple[Latch, ...] = ()
+    quiet: Mapping[str, float] = field(default_factory=dict)  # fault -> watch time until which no case opens
+    past: tuple[Past, ...] = ()
+    lemon: str = ""  # why it is one, "" if not
+    boot_id: str = ""
+    boot_seen: float = 0.0  # watch time at which this boot was first seen
+    not_ready_since: float | None = None  # watch time
+    cluster: str = ""
+    schema: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A GPU by serial: where it lived, what happened to it. A condemned part is refused when it reappears."""
+
+    serial: str
+    uuid: str = ""
+    nodes: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    condemned: str = ""  # why, "" if not
+    strikes: int = 0
+    cluster: str = ""
+    schema: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A place in a limit, taken before the case moves."""
+
+    case: str
+    node: str
+    kind: str  # out | treat
+    verb: str
+    pool: str
+    rack: str
+    domain: str
+    since: float  # watch time
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The one record that makes limits hold with two writers, and time pass only while we watch."""
+
+    epoch: int = 0
+    watch_time: float = 0.0
+    last_pass: float = 0.0  # wall, for people
+    seats: tuple[Seat, ...] = ()
+    windows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # "pool/verb" -> watch times of grants
+    breaker: str = ""  # why it is open, "" when closed
+    breaker_until: float = 0.0  # watch time
+    notices: tuple[Notice, ...] = ()
+    cluster: str = ""
+    schema: int = 1
+
+
+class RecoveryPhase(StrEnum):
+    RUNNING = "RUNNING"
+    STALLED = "STALLED"
+    STOPPING = "STOPPING"
+    EXAMINING = "EXAMINING"
+    WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
+    RESTARTING = "RESTARTING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+    GONE = "GONE"
+
+
+class Blame(StrEnum):
+    HARDWARE = "hardware"
+    INFRASTRUCTURE = "infrastructure"
+    USER_CODE = "user-code"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The life of one job through its failures. Only core/recover.py returns one in another phase."""
+
+    job: str
+    phase: RecoveryPhase
+    attempt: int
+    step: int  # transition number: fences late answers
+    entered: float
+    deadline: float | None
+    nodes: tuple[str, ...] = ()
+    pending: Action | None = None
+    blame: Blame | None = None
+    because: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()  # nodes not to use again for this job
+    swap: bool = False  # the unknown-blame restart has been used
+    job_step: int = 0  # last training step seen
+    progressed: float = 0.0  # watch time of the last new step
+    checkpoint_step: int = -1  # newest complete checkpoint known at the last restart
+    barren: int = 0  # restarts in a row without a new complete checkpoint
+    restarts: int = 0
+    by_drain: str = ""  # case whose drain stopped it
+    evidence_at: float | None = None  # wall time of the first evidence, for choosing a checkpoint older than it
+    distrust: bool = False  # memory was corrupted: use only a checkpoint older than the evidence
+    tracebacks: tuple[str, ...] = ()
+    lost_steps: int = 0
+    down_since: float | None = None  # wall
+    owner: str = ""
+    refusal: str = ""
+    notices: tuple[Notice, ...] = ()
+    journal: tuple[Entry, ...] = ()
+    dropped_entries: int = 0
+    cluster: str = ""
+    schema: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a person asked for. Removed only by the commit that carries it."""
+
+    id: str
+    verb: str  # approve | hold | unhold | abort | retry | examine | acknowledge
+    target: str  # case id, node or job
+    by: str
+    why: str
+    at: float
+    args: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = ""
+    schema: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Hands off, until a wall time or for ever. Written by people, also while the controller is down."""
+
+    scope: str  # "fleet", "pool:<name>", "node:<name>"
+    by: str
+    why: str
+    since: float
+    until: float | None = None
+    cluster: str = ""
+    schema: int = 1

@@ -1,0 +1,160 @@
+"""The doors. IO happens behind these protocols and nowhere else; each says what its callers may assume.
+
+Adapters implement them knowing only `model`; `controller/` and `agent/` call them; tests run one contract suite per door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from sickbay.model import (
+    Action,
+    Case,
+    Change,
+    Command,
+    Fleet,
+    Ledger,
+    Node,
+    NodeRecord,
+    Notice,
+    Outcome,
+    Part,
+    Pause,
+    Recovery,
+    Verb,
+)
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Wall time, seconds since the epoch; may jump. For people."""
+
+    def monotonic(self) -> float:
+        """Never goes back. For measuring how long we have been watching."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a command printed. `timed_out` means it was given up (killed, or stuck in D state and left behind)."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+    missing: bool = False  # no such tool
+
+
+class Host(Protocol):
+    """What a check may touch on a node. Real, simulated and recorded hosts are equals."""
+
+    name: str
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> Completed:
+        """Run a command, never through a shell. Never raises; output is bounded to 8 MiB."""
+
+    def read(self, path: str) -> str | None:
+        """A file's text, or None if it cannot be read. Bounded to 8 MiB."""
+
+    def kernel_lines(self, cursor: str) -> tuple[list[str], str]:
+        """Kernel-origin records after the cursor ("" = from this boot's start), and the cursor to hand in next time."""
+
+    def boot_id(self) -> str: ...
+
+
+class Platform(Protocol):
+    """Where the nodes live. Knows nothing of cases beyond the id in our mark."""
+
+    verbs: frozenset[Verb]
+
+    def observe(self) -> Fleet:
+        """Everything, once: at start and for resync. A read, possibly seconds old."""
+
+    def watch(self, sink: Callable[[Change], None]) -> Callable[[], None]:
+        """Deliver every change after the last observe, in order per object, at least once; returns a stop function."""
+
+    def look(self, node: str) -> Node | None:
+        """One node, read directly and never from a cache; None if the object is not there."""
+
+    def perform(self, action: Action) -> Outcome:
+        """Answer within 10 s and never raise for an operating error. Idempotent by `action.key`.
+
+        Long work answers Started and is asked again with the same key. For SENT_ONCE verbs only a call with
+        `action.call` set may act; any other ask observes, and says Lost when it knows the call never arrived.
+        Before a treatment acts, the door re-reads: our mark carries this case, cordoned, empty or unreachable,
+        boot id == before.boot_id; otherwise it answers Unguarded. RESTART_JOB is create-if-absent by attempt, refuses
+        while an earlier attempt lives outside nodes that carry our mark, and re-checks that its nodes are free of marks.
+        """
+
+
+Value = Case | Recovery | NodeRecord | Ledger | Part | Command | Pause
+V = TypeVar("V", Case, Recovery, NodeRecord, Ledger, Part, Command, Pause)
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[T_co]):
+    """A record as it stands in the store."""
+
+    value: T_co
+    version: int
+    epoch: int
+
+
+class Store(Protocol):
+    """Keyed records, each compare-and-set. Key: Case.id, Recovery.job, NodeRecord.node, Part.serial, Command.id,
+    Pause.scope; the Ledger is one. Every record carries `cluster`; a store serves one cluster.
+
+    Writes by a controller carry its leader epoch: a lower epoch than the stored record's is StaleWrite, and so is a
+    version other than `expect`. People's records (Command, Pause) carry epoch 0 and are exempt.
+    """
+
+    def get(self, kind: type[V], key: str) -> Stored[V] | None: ...
+
+    def list(self, kind: type[V]) -> list[Stored[V]]:
+        """Live records of a kind, ordered by key."""
+
+    def create(self, value: Value, epoch: int = 0) -> int:
+        """Create-if-absent, returns the version; AlreadyExists if there is one (for a Case also in the archive)."""
+
+    def commit(self, value: Value, expect: int, epoch: int, consumes: Sequence[str] = ()) -> int:
+        """Compare-and-set, returns the new version. `consumes`: ids of Commands removed in the same write."""
+
+    def archive(self, value: Case | Recovery, expect: int, epoch: int, consumes: Sequence[str] = ()) -> None:
+        """As commit, and moves the record from the live ones to the append-only archive (kept 400 days)."""
+
+    def delete(self, kind: type[V], key: str) -> None:
+        """Remove a Command, Pause or NodeRecord; no error if it is not there."""
+
+    def history(
+        self, kind: type[V], *, node: str = "", fault: str = "", since: float = 0.0, limit: int = 100
+    ) -> Iterator[V]:
+        """Archived Cases or Recoveries, newest first."""
+
+    def prune(self, older_than: float) -> int:
+        """Forget archived records that ended before this wall time; returns how many."""
+
+    def token(self) -> int:
+        """Changes whenever anybody wrote anything; cheap enough to ask on every pass."""
+
+    def close(self) -> None: ...
+
+
+class Notifier(Protocol):
+    """Tells people. No state, no retries (the outbox has them), no wording (explain has it)."""
+
+    name: str
+
+    def send(self, notice: Notice) -> Outcome: ...
+
+
+class Leader(Protocol):
+    """One brain at a time."""
+
+    def acquire(self) -> bool:
+        """Try to become or stay leader; False if somebody else is. Never blocks for more than a second."""
+
+    def release(self) -> None: ...
