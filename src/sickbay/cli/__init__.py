@@ -1,0 +1,125 @@
+"""The command `sickbay`: one literal table of sub-commands, each living in its own file, imported only when asked for.
+
+`main` is called by the `sickbay` script and by `python -m sickbay`. It turns whatever goes wrong into an exit code and a
+sentence (README, "Exit codes"); it must never print a traceback for a mistake of the person who typed the command, and
+must never import a sub-command that was not asked for, so that one broken file cannot take `sickbay pause` away.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sickbay import __version__
+from sickbay.errors import SickbayError
+
+if TYPE_CHECKING:
+    import typer
+
+UNABLE = 2  # could not do what was asked: bad usage, unreadable input, unknown id
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+READER_GONE = 141  # 128 + SIGPIPE: `sickbay cases | head`; not 1, which says "something found"
+
+
+class Row(NamedTuple):
+    """Where a sub-command lives ("module:attribute": a function, or a typer app for a group) and its line in the help."""
+
+    target: str
+    help: str
+
+
+COMMANDS: dict[str, Row] = {
+    "demo": Row("sickbay.cli.demo:command", "A simulated fleet that breaks and heals before your eyes."),
+    "diagnose": Row("sickbay.cli.diagnose:command", "Say what is wrong, from logs and tool output you have."),
+    "explain": Row("sickbay.cli.explain:command", "What a code such as xid.79 means, what we do, and who says so."),
+    "nodes": Row("sickbay.cli.nodes:command", "The nodes we know, and what is the matter with each."),
+    "cases": Row("sickbay.cli.cases:command", "Open cases; with --all the ended ones too."),
+    "case": Row("sickbay.cli.cases:app", "One case: show, approve, hold, unhold, abort, retry, examine."),
+    "why": Row("sickbay.cli.why:command", "The story of a job or a node, in sentences."),
+    "pause": Row("sickbay.cli.pause:pause", "Hands off the fleet, a pool or a node; works with the controller down."),
+    "resume": Row("sickbay.cli.pause:resume", "End a pause."),
+    "evidence": Row("sickbay.cli.evidence:command", "One archive about a case, ready for a vendor ticket."),
+    "config": Row("sickbay.cli.config:app", "Check the settings, or show each with where it came from."),
+    "controller": Row("sickbay.cli.controller:command", "Run the controller."),
+    "sim": Row("sickbay.cli.sim:app", "Simulated fleets: run, compare, check, mutants."),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command and exit the process with its code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args == ["--version"]:
+        code = _print_version()
+    else:
+        code = _run(args)
+    sys.exit(_flush(code))
+
+
+def _print_version() -> int:
+    print(f"sickbay {__version__}")
+    return 0
+
+
+def _run(args: list[str]) -> int:
+    try:
+        build(args[0] if args else "")(args=args, prog_name="sickbay")
+    except SystemExit as stop:
+        return READER_GONE if isinstance(stop.__context__, BrokenPipeError) else _code(stop.code)
+    except SickbayError as error:
+        print(f"sickbay: {error}", file=sys.stderr)
+        return UNABLE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return READER_GONE
+    return 0
+
+
+def _code(code: object) -> int:
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def build(wanted: str) -> typer.Typer:
+    """The whole command with only `wanted` imported; the others are there by name, for the help and for "did you mean"."""
+    import typer
+
+    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.callback()(_root)
+    for name, row in COMMANDS.items():
+        _add(app, name, row.help, load(row.target) if name == wanted else _not_imported)
+    return app
+
+
+def _root() -> None:
+    """Keeps GPU clusters training. A fresh install only observes. `sickbay --version` says which one this is."""
+
+
+def _not_imported() -> None:
+    raise AssertionError("a command that was not asked for cannot run")
+
+
+def _add(app: typer.Typer, name: str, help_line: str, target: Any) -> None:
+    import typer
+
+    if isinstance(target, typer.Typer):
+        app.add_typer(target, name=name, help=help_line)
+    else:
+        app.command(name, short_help=help_line)(target)
+
+
+def load(target: str) -> Any:
+    """The object behind "module:attribute". A missing one is our mistake, not the user's: it raises."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _flush(code: int) -> int:
+    """Meet a closed pipe here, where it can be answered, and not in the interpreter's shutdown."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # type: ignore[assignment]  # nobody reads: the interpreter must not flush it again
+        return READER_GONE
+    return code
