@@ -1,0 +1,148 @@
+"""A store in this process: for tests, for the simulator and for `--store memory`. Reads cost a dictionary look-up.
+
+Values are handed out as they came in (they are frozen; nobody mutates a mapping inside one). It forgets on exit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, cast
+
+from sickbay.errors import StoreError
+from sickbay.model import Case, Command, Recovery
+from sickbay.ports import Stored, V, Value
+from sickbay.stores import records
+
+
+class MemoryStore:
+    """ports.Store in dictionaries under one lock."""
+
+    def __init__(self, cluster: str = "") -> None:
+        self.cluster = cluster
+        self._lock = threading.RLock()
+        self._token = 0
+        self._live: dict[type[Value], dict[str, Stored[Any]]] = {kind: {} for kind in records.KINDS}
+        self._lists: dict[type[Value], list[Stored[Any]]] = {}
+        self._archive: dict[type[Value], list[Case | Recovery]] = {Case: [], Recovery: []}
+        self._by_node: dict[tuple[type[Value], str], list[Case | Recovery]] = defaultdict(list)
+        self._ended_cases: set[str] = set()
+        self._closed = False
+
+    def get(self, kind: type[V], key: str) -> Stored[V] | None:
+        self._open()
+        return self._live[kind].get(records.lookup_key(kind, key))
+
+    def list(self, kind: type[V]) -> list[Stored[V]]:
+        with self._lock:
+            self._open()
+            found = self._lists.get(kind)
+            if found is None:
+                found = self._lists[kind] = [stored for _, stored in sorted(self._live[kind].items())]
+            return found.copy()
+
+    def create(self, value: Value, epoch: int = 0) -> int:
+        value = records.ready(value, self.cluster)
+        with self._lock:
+            self._open()
+            key = records.key_of(value)
+            if key in self._live[type(value)]:
+                raise records.already_there(value)
+            if isinstance(value, Case) and key in self._ended_cases:
+                raise records.already_there(value, " in the archive: case numbers are never used twice")
+            return self._put(value, epoch)
+
+    def commit(self, value: Value, expect: int, epoch: int, consumes: Sequence[str] = ()) -> int:
+        value = records.ready(value, self.cluster)
+        with self._lock:
+            self._check(value, expect, epoch)
+            self._consume(consumes)
+            return self._put(value, epoch)
+
+    def archive(self, value: Case | Recovery, expect: int, epoch: int, consumes: Sequence[str] = ()) -> None:
+        value = records.ready(value, self.cluster)
+        with self._lock:
+            self._check(value, expect, epoch)
+            self._consume(consumes)
+            self._remove(type(value), records.key_of(value))
+            self._keep(value)
+
+    def delete(self, kind: type[V], key: str) -> None:
+        records.refuse_delete(kind)
+        with self._lock:
+            self._open()
+            self._remove(kind, key)
+
+    def history(
+        self, kind: type[V], *, node: str = "", fault: str = "", since: float = 0.0, limit: int = 100
+    ) -> Iterator[V]:
+        with self._lock:
+            self._open()
+            kept = list(self._by_node[kind, node] if node else self._archive.get(kind, ()))
+        found = (
+            value
+            for value in reversed(kept)
+            if records.ended_at(value) >= since and (not fault or fault in records.faults_of(value))
+        )
+        return cast(Iterator[V], islice(found, max(limit, 0)))
+
+    def prune(self, older_than: float) -> int:
+        with self._lock:
+            self._open()
+            kept = [value for kind in records.KEPT for value in self._archive[kind]]
+            staying = [value for value in kept if records.ended_at(value) >= older_than]
+            if len(staying) < len(kept):
+                self._rebuild(staying)
+            return len(kept) - len(staying)
+
+    def token(self) -> int:
+        return self._token
+
+    def close(self) -> None:
+        self._closed = True
+
+    # --- under the lock -----------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._closed:
+            raise StoreError("this store has been closed")
+
+    def _check(self, value: Value, expect: int, epoch: int) -> None:
+        self._open()
+        records.refuse_stale(value, self._live[type(value)].get(records.key_of(value)), expect, epoch)
+
+    def _put(self, value: Value, epoch: int) -> int:
+        self._touch(type(value))
+        stored = Stored(value, self._token, records.epoch_of(value, epoch))
+        self._live[type(value)][records.key_of(value)] = stored
+        return self._token
+
+    def _remove(self, kind: type[Value], key: str) -> None:
+        if self._live[kind].pop(key, None) is not None:
+            self._touch(kind)
+
+    def _touch(self, kind: type[Value]) -> None:
+        self._token += 1
+        self._lists.pop(kind, None)
+
+    def _consume(self, commands: Sequence[str]) -> None:
+        for command in commands:
+            self._remove(Command, command)
+
+    def _keep(self, value: Case | Recovery) -> None:
+        self._archive[type(value)].append(value)
+        for node in records.nodes_of(value):
+            self._by_node[type(value), node].append(value)
+        if isinstance(value, Case):
+            self._ended_cases.add(value.id)
+
+    def _rebuild(self, staying: Sequence[Case | Recovery]) -> None:
+        """After a prune. Ids of pruned cases go too: NodeRecord.last_n is what keeps numbers from coming back."""
+        self._token += 1
+        self._archive = {Case: [], Recovery: []}
+        self._by_node.clear()
+        self._ended_cases.clear()
+        for value in staying:
+            self._keep(value)

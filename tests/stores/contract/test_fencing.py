@@ -1,0 +1,99 @@
+"""Two writers: old leaders, last seats, and commands that must not get lost."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from sickbay.errors import StaleWrite
+from sickbay.model import Case, Command, Ledger, Pause
+from sickbay.ports import Store
+
+from ..builders import a_case, a_command, a_pause, a_recovery, take_a_seat
+from ..conftest import Pair
+
+
+def test_an_old_leader_that_reads_again_still_cannot_write(pair: Pair) -> None:
+    """lessons.md 16: compare-and-set alone lets it."""
+    old, new = pair
+    version = old.create(a_case(), epoch=1)
+    version = new.commit(a_case(), version, epoch=2)  # the new leader stamps what is open
+    with pytest.raises(StaleWrite, match="newer leader"):
+        old.commit(replace(a_case(), step=9), version, epoch=1)
+    with pytest.raises(StaleWrite, match="newer leader"):
+        old.archive(a_case(), version, epoch=1)
+
+
+def test_the_same_leader_and_a_newer_one_may_write(store: Store) -> None:
+    version = store.create(a_recovery(), epoch=2)
+    version = store.commit(a_recovery(), version, epoch=2)
+    store.commit(a_recovery(), version, epoch=5)
+    assert store.list(type(a_recovery()))[0].epoch == 5
+
+
+def test_peoples_records_carry_no_epoch(store: Store) -> None:
+    store.create(Ledger(epoch=7), epoch=7)
+    version = store.create(a_pause(), epoch=7)
+    store.commit(replace(a_pause(), why="longer"), version, epoch=0)
+    stored = store.get(Pause, "fleet")
+    assert stored is not None
+    assert (stored.epoch, stored.value.why) == (0, "longer")
+
+
+def test_peoples_records_are_still_compare_and_set(pair: Pair) -> None:
+    version = pair[0].create(a_pause())
+    pair[0].commit(replace(a_pause(), why="one"), version, 0)
+    with pytest.raises(StaleWrite):
+        pair[1].commit(replace(a_pause(), why="two"), version, 0)
+
+
+def test_of_two_writers_only_one_gets_the_last_seat(pair: Pair) -> None:
+    pair[0].create(Ledger(epoch=1), epoch=1)
+    ledgers = [store.get(Ledger, "") for store in pair]
+    for number, (store, stored) in enumerate(zip(pair, ledgers, strict=True)):
+        assert stored is not None
+        if number == 0:
+            store.commit(replace(stored.value, watch_time=1.0), stored.version, epoch=1)
+        else:
+            with pytest.raises(StaleWrite):
+                store.commit(replace(stored.value, watch_time=2.0), stored.version, epoch=1)
+
+
+def test_threads_racing_for_seats_never_overbook(pair: Pair) -> None:
+    pair[0].create(Ledger(epoch=1), epoch=1)
+    with ThreadPoolExecutor(8) as pool:
+        tries = [pool.submit(take_a_seat, pair[n % 2], f"n{n}.1", 5) for n in range(24)]
+        won = sum(attempt.result() for attempt in tries)
+    stored = pair[1].get(Ledger, "")
+    assert stored is not None
+    assert won == 5 == len({seat.case for seat in stored.value.seats})
+
+
+def test_a_commit_removes_the_commands_it_carries(pair: Pair) -> None:
+    pair[1].create(a_command("c1"))
+    pair[1].create(a_command("c2"))
+    version = pair[0].create(a_case(), epoch=1)
+    pair[0].commit(replace(a_case(), step=2), version, 1, consumes=["c1"])
+    assert [stored.value.id for stored in pair[1].list(Command)] == ["c2"]
+
+
+def test_an_archive_removes_the_commands_it_carries(store: Store) -> None:
+    store.create(a_command("c1"))
+    version = store.create(a_case(), epoch=1)
+    store.archive(a_case(), version, 1, consumes=["c1", "never-there"])
+    assert store.list(Command) == []
+    assert store.list(Case) == []
+
+
+@pytest.mark.parametrize(("off_by", "epoch"), [(1, 2), (0, 1)], ids=["old version", "old epoch"])
+def test_a_stale_write_consumes_nothing(store: Store, off_by: int, epoch: int) -> None:
+    """lessons.md, seen in traces: an abort command lost by a paused leader."""
+    store.create(a_command("c1"))
+    version = store.create(a_case(), epoch=2)
+    with pytest.raises(StaleWrite):
+        store.commit(a_case(), version + off_by, epoch, consumes=["c1"])
+    with pytest.raises(StaleWrite):
+        store.archive(a_case(), version + off_by, epoch, consumes=["c1"])
+    assert [stored.value.id for stored in store.list(Command)] == ["c1"]
