@@ -1,8 +1,8 @@
 """The command `sickbay`: one literal table of sub-commands, each living in its own file, imported only when asked for.
 
-`main` is called by the `sickbay` script and by `python -m sickbay`. It turns whatever goes wrong into an exit code and a
-sentence (README, "Exit codes"); it must never print a traceback for a mistake of the person who typed the command, and
-must never import a sub-command that was not asked for, so that one broken file cannot take `sickbay pause` away.
+`main` is called by the `sickbay` script and by `python -m sickbay`. It turns whatever goes wrong into an exit code and
+a sentence (README, "Exit codes"); it must never print a traceback for a mistake of the person who typed the command,
+and must never import a sub-command that was not asked for, so that one broken file cannot take `sickbay pause` away.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READER_GONE = 141  # 128 + SIGPIPE: `sickbay cases | head`; not 1, which says "s
 
 
 class Row(NamedTuple):
-    """Where a sub-command lives ("module:attribute": a function, or a typer app for a group) and its line in the help."""
+    """Where a sub-command lives ("module:attribute": a function, or a typer app) and its line in the help."""
 
     target: str
     help: str
@@ -49,22 +49,15 @@ COMMANDS: dict[str, Row] = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit the process with its code."""
-    args = list(sys.argv[1:] if argv is None else argv)
-    if args == ["--version"]:
-        code = _print_version()
-    else:
-        code = _run(args)
-    sys.exit(_flush(code))
-
-
-def _print_version() -> int:
-    print(f"sickbay {__version__}")
-    return 0
+    sys.exit(_flush(_run(list(sys.argv[1:] if argv is None else argv))))
 
 
 def _run(args: list[str]) -> int:
     try:
-        build(args[0] if args else "")(args=args, prog_name="sickbay")
+        if args == ["--version"]:  # answered before typer is imported
+            print(f"sickbay {__version__}")
+        else:
+            build(args[0] if args else "")(args=args, prog_name="sickbay")
     except SystemExit as stop:
         return READER_GONE if isinstance(stop.__context__, BrokenPipeError) else _code(stop.code)
     except SickbayError as error:
@@ -82,7 +75,7 @@ def _code(code: object) -> int:
 
 
 def build(wanted: str) -> typer.Typer:
-    """The whole command with only `wanted` imported; the others are there by name, for the help and for "did you mean"."""
+    """The whole command with only `wanted` imported; the others are names, for the help and for "did you mean"."""
     import typer
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -120,6 +113,6 @@ def _flush(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment]  # nobody reads: the interpreter must not flush it again
+        sys.stdout = None  # nobody reads: the interpreter must not flush it again
         return READER_GONE
     return code

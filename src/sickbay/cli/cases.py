@@ -1,0 +1,168 @@
+"""`sickbay cases` lists, `sickbay case show` tells, and `sickbay case approve|hold|unhold|abort|retry|examine` ask.
+
+Nothing here writes a case: what a person asks for goes through wishes.py into a Command.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sickbay.cli.desk import LOOK_BACK, ConfigOption, Desk, JsonOption, StoreOption, WhyOption, approval, say, sit_down
+from sickbay.cli.wishes import ask, to_approve
+from sickbay.cli.words import moment, plain, print_json, print_table, span
+from sickbay.core.explain import case_story
+from sickbay.errors import UserError
+from sickbay.model import Case, Command
+from sickbay.wire import to_json
+
+CaseArgument = Annotated[str, typer.Argument(metavar="ID", help="The case, e.g. gpu-17.3.")]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+def command(
+    every: Annotated[bool, typer.Option("--all", help="The ended ones too, newest first.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = "",
+    config: ConfigOption = "",
+) -> None:
+    """Open cases; with --all the ended ones too."""
+    with sit_down(store, config) as desk:
+        listed = desk.cases() + (list(desk.store.history(Case, limit=LOOK_BACK)) if every else [])
+        if as_json:
+            print_json(to_json(case) for case in listed)
+        elif listed:
+            print_table(("case", "phase", "fault", "device", "age", "now"), [_cells(case, desk.now) for case in listed])
+        else:
+            say(f"No {'' if every else 'open '}cases. {desk.controller()}")
+
+
+def _cells(case: Case, now: float) -> tuple[str, ...]:
+    faults = ", ".join(dict.fromkeys(diagnosis.fault for diagnosis in case.diagnoses))
+    devices = ", ".join(dict.fromkeys(diagnosis.place.device for diagnosis in case.diagnoses if diagnosis.place.device))
+    age = span(now - case.opened_at)
+    return (case.id, case.phase.value, faults or case.factor or "newcomer", devices, age, _now(case))
+
+
+def _now(case: Case) -> str:
+    """What it is doing or waiting for at this moment."""
+    said = ["held by a person"] if case.held else []
+    if case.refusal:
+        said.append(f"waits: {case.refusal}")
+    elif case.pending:
+        said.append(f"{case.pending.verb.value} under way")
+    elif case.journal:
+        said.append(case.journal[-1].why)
+    return "; ".join(said)
+
+
+@app.command()
+def show(
+    case_id: CaseArgument, as_json: JsonOption = False, store: StoreOption = "", config: ConfigOption = ""
+) -> None:
+    """Everything about one case, open or ended."""
+    with sit_down(store, config) as desk:
+        case, _ = desk.case(case_id)
+        if as_json:
+            print_json([to_json(case)])
+        else:
+            say(*map(plain, [*facts(case), "", *found(case), "", *case_story(case), *_asked(desk, case)]))
+
+
+def _asked(desk: Desk, case: Case) -> list[str]:
+    """Commands about this case that the controller has not taken up yet."""
+    wishes = (stored.value for stored in desk.store.list(Command))
+    return [
+        f"Asked, not yet taken up: {wish.verb} by {wish.by} at {moment(wish.at)}. {wish.why}"
+        for wish in wishes
+        if wish.target == case.id
+    ]
+
+
+def facts(case: Case) -> list[str]:
+    """The case's columns, one a line."""
+    ladder = [("+" if rung.verb in case.rungs_tried else "-") + rung.verb.value for rung in case.plan.rungs]
+    lines = {
+        "case": case.id,
+        "node": f"{case.node} (instance {case.instance or 'unknown'}, pool {case.pool})",
+        "phase": case.phase.value + (", held" if case.held else "") + (", cancelled" if case.cancelled else ""),
+        "opened": moment(case.opened_at),
+        "ladder": " ".join(ladder) or "none: it is only examined",
+        "verified with": ", ".join(case.plan.verify_with),
+        "approved": ", ".join(verb.value for verb in case.approved),
+        "waits": case.refusal,
+        "evidence": case.evidence,
+        "jobs hurt": ", ".join(case.jobs_hurt),
+    }
+    return [f"{name:<14} {value}" for name, value in lines.items() if value]
+
+
+def found(case: Case) -> list[str]:
+    """What was found, each diagnosis with its part and its quoted lines."""
+    lines = []
+    for diagnosis in case.diagnoses:
+        where = diagnosis.place.device or "the whole node"
+        seen = f"first seen {moment(diagnosis.at)}, confidence {diagnosis.confidence:.0%}"
+        lines.append(f"- {diagnosis.fault} ({diagnosis.code or 'no code'}) on {where}, {seen}")
+        lines += [f"  GPU serial number: {diagnosis.part}"] if diagnosis.part else []
+        lines += [f"  > {quote}" for quote in diagnosis.because]
+    return lines
+
+
+@app.command()
+def approve(
+    case_id: CaseArgument,
+    verb: Annotated[str, typer.Option("--verb", help="Which one; else the next that needs it.")] = "",
+    why: WhyOption = "",
+    store: StoreOption = "",
+    config: ConfigOption = "",
+) -> None:
+    """Let a case go on with a treatment that waits for a person (REPLACE, by default)."""
+    with sit_down(store, config) as desk:
+        case = _open(desk, case_id)
+        chosen = to_approve(case, approval(config, case.pool), verb)
+        say(*ask(desk, case, "approve", why, {"verb": chosen.value}))
+
+
+@app.command()
+def hold(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
+    """Freeze a case where it is."""
+    _ask_about(case_id, "hold", why, store, config)
+
+
+@app.command()
+def unhold(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
+    """Let a held case go on."""
+    _ask_about(case_id, "unhold", why, store, config)
+
+
+@app.command()
+def abort(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
+    """End a case: take our marks off the node and leave it to you."""
+    _ask_about(case_id, "abort", why, store, config)
+
+
+@app.command()
+def retry(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
+    """Begin an escalated case's ladder anew."""
+    _ask_about(case_id, "retry", why, store, config)
+
+
+@app.command()
+def examine(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
+    """Check the node of an escalated case, without treating it, and return it if it is well."""
+    _ask_about(case_id, "examine", why, store, config)
+
+
+def _ask_about(case_id: str, verb: str, why: str, store: str, config: str) -> None:
+    with sit_down(store, config) as desk:
+        say(*ask(desk, _open(desk, case_id), verb, why, {}))
+
+
+def _open(desk: Desk, case_id: str) -> Case:
+    case, live = desk.case(case_id)
+    if not live:
+        raise UserError(f"Case {case.id} has ended ({case.phase.value}); it can be shown, not changed.")
+    return case

@@ -1,0 +1,147 @@
+"""The operator's desk: what every command on the store shares. Where the store is, who is typing, which record is
+meant, and when the controller will see it.
+
+Called by nodes, cases, why, pause and evidence. It reads; only those commands write, and only Commands and Pauses.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sickbay.cli.words import ago, plain
+from sickbay.errors import UserError
+from sickbay.model import Case, Ledger, NodeRecord, Pause, Recovery
+from sickbay.ports import Store
+from sickbay.settings import Settings
+
+RUNNING_S = 180.0  # three idle passes (controller.idle_period_s): a controller silent for longer is not there
+LOOK_BACK = 1000  # ended records searched for an id
+
+StoreOption = Annotated[str, typer.Option("--store", metavar="PATH", help="The store's file; else from the settings.")]
+ConfigOption = Annotated[str, typer.Option("--config", metavar="FILE", help="Settings file.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")]
+WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Your reason; it is kept in the journal.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One sitting: an open store, a person, a moment."""
+
+    store: Store
+    by: str
+    now: float
+
+    def ledger(self) -> Ledger | None:
+        return next((stored.value for stored in self.store.list(Ledger)), None)
+
+    def cluster(self) -> str:
+        ledger = self.ledger()
+        return ledger.cluster if ledger else ""
+
+    def controller(self) -> str:
+        """Is anybody working on this store? In words."""
+        ledger = self.ledger()
+        if ledger is None or not ledger.last_pass:
+            return "No controller has run on this store yet."
+        silent = self.now - ledger.last_pass
+        if silent > RUNNING_S:
+            return f"No controller is running (its last pass was {ago(silent)})."
+        return f"The controller is running (its last pass was {ago(silent)})."
+
+    def when(self) -> str:
+        """When a command written now will be taken up."""
+        ledger = self.ledger()
+        running = ledger is not None and ledger.last_pass and self.now - ledger.last_pass <= RUNNING_S
+        return "It is taken up on the next pass." if running else "It is taken up when a controller runs."
+
+    def pauses(self) -> list[Pause]:
+        """The pauses that hold at this moment."""
+        live = (stored.value for stored in self.store.list(Pause))
+        return [pause for pause in live if pause.until is None or pause.until > self.now]
+
+    def cases(self) -> list[Case]:
+        return [stored.value for stored in self.store.list(Case)]
+
+    def case(self, case_id: str) -> tuple[Case, bool]:
+        """The case of this id and whether it is still open; UserError with the nearest ids if there is none."""
+        live = self.store.get(Case, case_id)
+        if live is not None:
+            return live.value, True
+        node = case_id.rpartition(".")[0]
+        ended = (case for case in self.store.history(Case, node=node, limit=LOOK_BACK) if case.id == case_id)
+        found = next(ended, None) if node else None
+        if found is None:
+            raise UserError(f"There is no case {plain(case_id)}. {self._meant(case_id)}")
+        return found, False
+
+    def _meant(self, case_id: str) -> str:
+        open_here = [case.id for case in self.cases() if case.node == case_id]
+        if open_here:
+            return f"The open case of node {plain(case_id)} is {open_here[0]}."
+        ended = (case.id for case in self.store.history(Case, limit=LOOK_BACK))
+        return nearest(case_id, [*(case.id for case in self.cases()), *ended], "`sickbay cases --all` lists them.")
+
+    def names(self) -> list[str]:
+        """Every node and job this store has heard of."""
+        nodes = {stored.value.node for stored in self.store.list(NodeRecord)} | {case.node for case in self.cases()}
+        jobs = {stored.value.job for stored in self.store.list(Recovery)}
+        return sorted(nodes) + sorted(jobs)
+
+
+def nearest(wrong: str, known: Iterable[str], otherwise: str) -> str:
+    """ "Did you mean ...?" with the nearest names we know."""
+    close = get_close_matches(wrong, list(dict.fromkeys(known)), n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(plain(name) for name in close)}?" if close else otherwise
+
+
+@contextmanager
+def sit_down(store: str, config: str) -> Iterator[Desk]:
+    """Open the store a person means. It must be there: a command never makes one."""
+    path = Path(store).expanduser() if store else _from_settings(config)
+    if not path.is_file():
+        raise UserError(
+            f"There is no store at {path}. A controller makes it when it first runs (`sickbay controller`; "
+            "`sickbay demo` for a simulated fleet); if yours is elsewhere, say `--store PATH` or set data_dir."
+        )
+    from sickbay.stores.sqlite import SqliteStore
+
+    opened = SqliteStore(path)
+    try:
+        yield Desk(opened, person(os.environ), time.time())
+    finally:
+        opened.close()
+
+
+def _from_settings(config: str) -> Path:
+    return Path(_settings(config).data_dir).expanduser() / "sickbay.db"
+
+
+def approval(config: str, pool: str) -> tuple[str, ...]:
+    """The verbs that wait for a person in this pool."""
+    return _settings(config).policy_for(pool).approval
+
+
+def _settings(config: str) -> Settings:
+    from sickbay.settings_load import load
+
+    return load(config or None).settings
+
+
+def person(environ: Mapping[str, str]) -> str:
+    """Who is typing: the person behind sudo first, for root is nobody in particular."""
+    return environ.get("SUDO_USER") or environ.get("USER") or "unknown"
+
+
+def say(*lines: str) -> None:
+    for line in lines:
+        sys.stdout.write(line + "\n")

@@ -1,0 +1,83 @@
+"""`sickbay nodes`: every node the store remembers, and what is the matter with each. Reads only."""
+
+from __future__ import annotations
+
+from sickbay.cli.desk import ConfigOption, Desk, JsonOption, StoreOption, say, sit_down
+from sickbay.cli.words import moment, plain, print_json, print_table, span
+from sickbay.model import Case, NodeRecord, Pause
+
+
+def command(store: StoreOption = "", config: ConfigOption = "", as_json: JsonOption = False) -> None:
+    """The nodes we know, and what is the matter with each.
+
+    A node nobody ever complained about is not in the store and not in this list.
+    """
+    with sit_down(store, config) as desk:
+        found = rows(desk)
+        if as_json:
+            print_json(found)
+            return
+        say(*headlines(desk), "")
+        print_table(("node", "state", "case", "fault", "since", "remarks"), [_cells(row, desk.now) for row in found])
+
+
+def rows(desk: Desk) -> list[dict[str, object]]:
+    """One per node, in the order of their names."""
+    records = {stored.value.node: stored.value for stored in desk.store.list(NodeRecord)}
+    cases = {case.node: case for case in desk.cases()}
+    paused = {pause.scope.removeprefix("node:"): pause for pause in desk.pauses() if pause.scope.startswith("node:")}
+    names = sorted(records.keys() | cases.keys() | paused.keys())
+    return [_row(name, records.get(name), cases.get(name), paused.get(name)) for name in names]
+
+
+def _row(node: str, record: NodeRecord | None, case: Case | None, pause: Pause | None) -> dict[str, object]:
+    worst = max(case.diagnoses, key=lambda diagnosis: diagnosis.severity, default=None) if case else None
+    return {
+        "node": node,
+        "state": case.phase.value if case else _standing(record),
+        "case": case.id if case else "",
+        "pool": case.pool if case else "",
+        "fault": worst.fault if worst else "",
+        "device": worst.place.device if worst else "",
+        "since": case.opened_at if case else None,
+        "held": bool(case and case.held),
+        "waits": case.refusal if case else "",
+        "paused": (pause.why or "paused") if pause else "",
+        "lemon": record.lemon if record else "",
+        "latched": [latch.fault for latch in record.latched] if record else [],
+        "cases_before": len(record.past) if record else 0,
+    }
+
+
+def _standing(record: NodeRecord | None) -> str:
+    """In one word, without an open case: is anything held against it?"""
+    if record and record.lemon:
+        return "lemon"
+    return "latched" if record and record.latched else "well"
+
+
+def _cells(row: dict[str, object], now: float) -> tuple[str, ...]:
+    since = row["since"]
+    age = span(now - since) if isinstance(since, float) else ""
+    return (str(row["node"]), str(row["state"]), str(row["case"]), str(row["fault"]), age, "; ".join(_remarks(row)))
+
+
+def _remarks(row: dict[str, object]) -> list[str]:
+    said = [f"{word}: {row[word]}" for word in ("waits", "paused", "lemon") if row[word]]
+    if row["held"]:
+        said.append("held by a person")
+    if row["latched"] and not row["case"]:
+        said.append(f"still latched: {', '.join(map(str, row['latched']))}")  # type: ignore[call-overload]
+    return said
+
+
+def headlines(desk: Desk) -> list[str]:
+    """What is true of the whole fleet: is anybody working, is anything stopped."""
+    ledger = desk.ledger()
+    lines = [desk.controller()]
+    if ledger and ledger.breaker:
+        lines.append(f"The breaker is open, nothing new is disrupted: {plain(ledger.breaker)}")
+    for pause in desk.pauses():
+        until = f"until {moment(pause.until)}" if pause.until is not None else "until somebody resumes it"
+        lines.append(plain(f"Paused: {pause.scope}, {until}, by {pause.by}: {pause.why or 'no reason given'}"))
+    return lines

@@ -1,0 +1,118 @@
+"""`sickbay pause` and `sickbay resume`: hands off the fleet, a pool or a node.
+
+Writes a Pause record into the store, so it works with the controller down. A pause stops what has not begun; it does
+not undo, and a treatment that was already sent runs to its end.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sickbay.cli.desk import ConfigOption, Desk, StoreOption, WhyOption, say, sit_down
+from sickbay.cli.words import duration, moment, plain, span
+from sickbay.errors import AlreadyExists, StaleWrite, UserError
+from sickbay.model import Pause
+from sickbay.ports import Stored
+
+AllOption = Annotated[bool, typer.Option("--all", help="The whole fleet.")]
+PoolOption = Annotated[str, typer.Option("--pool", metavar="P", help="One pool.")]
+NodeOption = Annotated[str, typer.Option("--node", metavar="N", help="One node.")]
+ForOption = Annotated[str, typer.Option("--for", metavar="TIME", help="How long, e.g. 2h; else until you resume.")]
+
+FLEET = "fleet"
+TRIES = 5  # two people at once: the later one wins, nobody waits long
+
+
+def pause(
+    fleet: AllOption = False,
+    pool: PoolOption = "",
+    node: NodeOption = "",
+    length: ForOption = "",
+    why: WhyOption = "",
+    store: StoreOption = "",
+    config: ConfigOption = "",
+) -> None:
+    """Hands off the fleet, a pool or a node; works with the controller down."""
+    where = scope(fleet, pool, node)
+    seconds = duration(length) if length else None
+    with sit_down(store, config) as desk:
+        say(*write(desk, where, seconds, why))
+
+
+def resume(
+    fleet: AllOption = False,
+    pool: PoolOption = "",
+    node: NodeOption = "",
+    store: StoreOption = "",
+    config: ConfigOption = "",
+) -> None:
+    """End a pause."""
+    where = scope(fleet, pool, node)
+    with sit_down(store, config) as desk:
+        say(*lift(desk, where))
+
+
+def scope(fleet: bool, pool: str, node: str) -> str:
+    """The scope's name in the store, from exactly one of the three options."""
+    chosen = [FLEET] * fleet + [f"pool:{pool}"] * bool(pool) + [f"node:{node}"] * bool(node)
+    if len(chosen) != 1:
+        raise UserError("Say which: exactly one of --all, --pool P or --node N.")
+    return chosen[0]
+
+
+def write(desk: Desk, where: str, seconds: float | None, why: str) -> list[str]:
+    """Put the pause into the store, over an older one of the same scope, and say what follows from it."""
+    until = None if seconds is None else desk.now + seconds
+    _put(desk, Pause(where, desk.by, why, desk.now, until, cluster=desk.cluster()))
+    return [
+        f"Paused: {_named(where)}, {_until(until, seconds)}.",
+        "From now on nothing new is cordoned, drained or treated there. A treatment already sent runs to its end; "
+        "letting a node go is always allowed.",
+        f"{desk.controller()} `sickbay resume {_option(where)}` ends it.",
+    ]
+
+
+def _put(desk: Desk, wanted: Pause) -> None:
+    for _ in range(TRIES):
+        there = desk.store.get(Pause, wanted.scope)
+        try:
+            if there is None:
+                desk.store.create(wanted)
+            else:
+                desk.store.commit(wanted, there.version, 0)
+            return
+        except (AlreadyExists, StaleWrite):
+            continue
+    raise UserError(
+        f"Others keep writing the pause of {_named(wanted.scope)}; look with `sickbay nodes`, then try again."
+    )
+
+
+def lift(desk: Desk, where: str) -> list[str]:
+    """Remove the pause and say what still holds."""
+    there: Stored[Pause] | None = desk.store.get(Pause, where)
+    desk.store.delete(Pause, where)
+    lines = [f"Resumed: {_named(where)}." if there else f"There was no pause of {_named(where)}; nothing changed."]
+    rest = desk.pauses()
+    lines += [
+        f"Still paused: {_named(other.scope)}, {_until(other.until, None)}, by {plain(other.by)}." for other in rest
+    ]
+    return [*lines, desk.controller()]
+
+
+def _named(where: str) -> str:
+    kind, _, name = where.partition(":")
+    return f"{kind} {plain(name)}" if name else "the whole fleet"
+
+
+def _option(where: str) -> str:
+    kind, _, name = where.partition(":")
+    return f"--{kind} {plain(name)}" if name else "--all"
+
+
+def _until(until: float | None, seconds: float | None) -> str:
+    if until is None:
+        return "until somebody resumes it"
+    return f"until {moment(until)}" + (f" ({span(seconds)} from now)" if seconds is not None else "")

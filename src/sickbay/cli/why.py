@@ -1,0 +1,88 @@
+"""`sickbay why JOB|NODE`: the story of a job or a node in sentences. Reads only; the wording is core/explain.py's."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sickbay.cli.cases import found
+from sickbay.cli.desk import LOOK_BACK, ConfigOption, Desk, StoreOption, nearest, say, sit_down
+from sickbay.cli.words import moment, plain
+from sickbay.core.explain import case_story, recovery_story
+from sickbay.errors import UserError
+from sickbay.model import Case, NodeRecord, Recovery
+
+TOLD = 3  # ended cases told in full; older ones are only counted
+
+NameArgument = Annotated[str, typer.Argument(metavar="JOB|NODE", help="A job, a node, or a case id.")]
+
+
+def command(name: NameArgument, store: StoreOption = "", config: ConfigOption = "") -> None:
+    """The story of a job or a node, in sentences."""
+    with sit_down(store, config) as desk:
+        say(*map(plain, tell(desk, name)))
+
+
+def tell(desk: Desk, name: str) -> list[str]:
+    """All we know under this name: as a job, as a node, as a case; UserError with the nearest names if nothing."""
+    lines = _job(desk, name) or _node(desk, name) or _case(desk, name)
+    if not lines:
+        known = nearest(name, desk.names(), "`sickbay nodes` lists the nodes, `sickbay cases --all` the cases.")
+        raise UserError(f"Nothing is known of {plain(name)}. {known}")
+    return lines
+
+
+def _job(desk: Desk, name: str) -> list[str]:
+    live = desk.store.get(Recovery, name)
+    ended = [old for old in desk.store.history(Recovery, limit=LOOK_BACK) if old.job == name]
+    lives = ([live.value] if live else []) + ended
+    if not lives:
+        return []
+    lines = [f"Job {name}: {lives[0].phase.value}", *recovery_story(lives[0])]
+    return lines + _cases_told(_that_hurt(desk, name)[:TOLD])
+
+
+def _that_hurt(desk: Desk, job: str) -> list[Case]:
+    """Cases whose drain or fault stopped this job: the cause stands beside the effect."""
+    known = [*desk.cases(), *desk.store.history(Case, limit=LOOK_BACK)]
+    return [case for case in known if job in case.jobs_hurt]
+
+
+def _node(desk: Desk, name: str) -> list[str]:
+    record = desk.store.get(NodeRecord, name)
+    live = [case for case in desk.cases() if case.node == name]
+    ended = list(desk.store.history(Case, node=name, limit=LOOK_BACK))
+    if record is None and not live and not ended:
+        return []
+    lines = _standing(name, live, record.value if record else None) + _cases_told(live + ended[:TOLD])
+    if len(ended) > TOLD:
+        lines += ["", f"{len(ended) - TOLD} older cases: `sickbay cases --all`."]
+    return lines
+
+
+def _standing(name: str, live: list[Case], record: NodeRecord | None) -> list[str]:
+    lines = [f"Node {name}: {live[0].phase.value}, case {live[0].id}." if live else f"Node {name}: no open case."]
+    if record and record.lemon:
+        lines.append(f"It is marked a lemon: {record.lemon}")
+    for latch in record.latched if record and not live else ():
+        quoted = f': "{latch.because[0]}"' if latch.because else ""
+        lines.append(f"Still held against it: {latch.fault} ({latch.code}) on {latch.place.device or name}{quoted}")
+    return lines
+
+
+def _case(desk: Desk, name: str) -> list[str]:
+    known = [*desk.cases(), *desk.store.history(Case, limit=LOOK_BACK)]
+    return _cases_told([case for case in known if case.id == name])
+
+
+def _cases_told(cases: list[Case]) -> list[str]:
+    lines: list[str] = []
+    for case in cases:
+        lines += [
+            "",
+            f"Case {case.id}, opened {moment(case.opened_at)}, {case.phase.value}",
+            *found(case),
+            *case_story(case),
+        ]
+    return lines

@@ -1,0 +1,98 @@
+"""What a person may ask of a case, when that makes sense, and what it will do, in words.
+
+A wish is a Command record in the store; the controller takes it up, journals it with who and why, and removes it in the
+commit that carries it. Called by `sickbay case ...`. It must never write a case itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from uuid import uuid4
+
+from sickbay.cli.desk import Desk
+from sickbay.cli.words import plain
+from sickbay.errors import UserError
+from sickbay.model import TREATMENTS, Case, Command, Phase, Verb
+
+UNTOUCHED = (Phase.SUSPECTED, Phase.WAITING)  # the node has not been touched yet
+
+
+def ask(desk: Desk, case: Case, verb: str, why: str, args: dict[str, str]) -> list[str]:
+    """Write the Command and say what it will do and when; UserError if it could do nothing."""
+    refusal, effect = WISHES[verb]
+    wrong = refusal(case)
+    if wrong:
+        raise UserError(f"Case {case.id} {wrong}")
+    wish = Command(uuid4().hex, verb, case.id, desk.by, why, desk.now, args, cluster=desk.cluster())
+    desk.store.create(wish)
+    return [plain(effect(case).format(**args)), f"{desk.when()} {desk.controller()}"]
+
+
+def _needs_rest(case: Case) -> str:
+    if case.phase is Phase.ESCALATED:
+        return ""
+    return f"is {case.phase.value}, not ESCALATED: it is still being worked on. `hold` or `abort` it, or wait."
+
+
+def _abort_effect(case: Case) -> str:
+    if case.phase in UNTOUCHED:
+        return f"Case {case.id} is dismissed; its node was not touched."
+    return (
+        f"Case {case.id} is cancelled: a treatment already sent is waited for, then our own marks are taken off "
+        f"{case.node} and the node is left as you left it."
+    )
+
+
+# What a person may ask for: why it would be pointless ("" if it is not), and what it does, in words.
+WISHES: dict[str, tuple[Callable[[Case], str], Callable[[Case], str]]] = {
+    "approve": (
+        lambda case: "is cancelled: it will not be treated." if case.cancelled else "",
+        lambda case: f"Approved: {{verb}} of {case.node} in case {case.id}, once its turn and a free seat come.",
+    ),
+    "hold": (
+        lambda case: "is held already." if case.held else "",
+        lambda case: (
+            f"Case {case.id} stays {case.phase.value}: no step, no time-out. Only an abort, or the machine "
+            "being gone, still ends it."
+        ),
+    ),
+    "unhold": (
+        lambda case: "" if case.held else "is not held.",
+        lambda case: (
+            f"Case {case.id} goes on from {case.phase.value}"
+            + (", and is verified anew." if case.phase in (Phase.VERIFYING, Phase.RETURNING) else ".")
+        ),
+    ),
+    "abort": (lambda case: "is cancelled already." if case.cancelled else "", _abort_effect),
+    "retry": (
+        _needs_rest,
+        lambda case: (
+            f"{case.node} is cordoned and drained again and case {case.id} begins its ladder anew, "
+            "from the lowest rung."
+        ),
+    ),
+    "examine": (
+        _needs_rest,
+        lambda case: (
+            f"{case.node} is cordoned and drained again and checked, without any treatment; if every check "
+            f"passes it returns to service and case {case.id} ends."
+        ),
+    ),
+}
+
+
+def to_approve(case: Case, approval: Collection[str], wanted: str) -> Verb:
+    """What a person's approval is for: the verb named, or the first one ahead that waits for a person."""
+    ahead = [Verb.CORDON] if case.phase in UNTOUCHED else []
+    ahead += [rung.verb for rung in case.plan.rungs if case.rung is None or _force(rung.verb) > _force(case.rung)]
+    words = ", ".join(verb.value for verb in ahead) or "nothing"
+    chosen = [verb for verb in ahead if (verb.value == wanted.upper() if wanted else verb.value in approval)]
+    if not chosen and wanted:
+        raise UserError(f"{plain(wanted)} is not ahead in case {case.id}; ahead: {words}.")
+    if not chosen:
+        raise UserError(f"Nothing ahead in case {case.id} ({words}) waits for approval; --verb approves one anyway.")
+    return chosen[0]
+
+
+def _force(verb: Verb) -> int:
+    return TREATMENTS.index(verb)

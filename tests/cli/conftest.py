@@ -1,0 +1,26 @@
+"""Fixtures of the operator's commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sickbay.stores.sqlite import SqliteStore
+
+from .builders import Bay, Said, run_command
+
+
+@pytest.fixture
+def bay(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bay:
+    """An empty store, and a person called ann in front of it."""
+    monkeypatch.setenv("USER", "ann")
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "sickbay.db"
+    SqliteStore(path).close()
+
+    def run(*args: str) -> Said:
+        return run_command(capsys, *args, "--store", str(path))
+
+    return Bay(path, run)

@@ -1,0 +1,68 @@
+"""`sickbay nodes` and `sickbay why`: the fleet at a glance, and one story."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from sickbay.model import Latch, NodeRecord, Pause, Phase, Place, Severity
+
+from .builders import XID_79, Bay, a_case, a_ledger, a_recovery
+
+
+def a_latch(node: str) -> Latch:
+    place = Place(node, "0000:3b:00")
+    return Latch("gpu-lost", "xid.79", place, "b/1", "b", 0.0, 0.0, Severity.REBOOT, because=(XID_79,))
+
+
+def test_each_node_has_its_state(bay: Bay) -> None:
+    bay.put(a_case("gpu-17.3", Phase.DRAINING), NodeRecord("gpu-1"), NodeRecord("gpu-2", lemon="two relapses"))
+    bay.put(NodeRecord("gpu-3", latched=(a_latch("gpu-3"),)))
+    rows = [json.loads(line) for line in bay.run("nodes", "--json").out.splitlines()]
+    assert [(row["node"], row["state"]) for row in rows] == [
+        ("gpu-1", "well"),
+        ("gpu-17", "DRAINING"),
+        ("gpu-2", "lemon"),
+        ("gpu-3", "latched"),
+    ]
+
+
+def test_the_head_says_what_stops_the_whole_fleet(bay: Bay) -> None:
+    bay.put(a_ledger(time.time(), breaker="5 cases escalated within an hour"), Pause("fleet", "eve", "power work", 1.0))
+    bay.put(Pause("pool:old", "eve", "over", 1.0, until=2.0))
+    said = bay.run("nodes").out
+    assert "The breaker is open" in said
+    assert "Paused: fleet, until somebody resumes it, by eve: power work" in said
+    assert "pool:old" not in said
+
+
+def test_why_tells_the_story_of_a_node(bay: Bay) -> None:
+    bay.put(a_case("gpu-17.3", Phase.DRAINING), NodeRecord("gpu-17", lemon="two relapses"))
+    bay.end(a_case("gpu-17.2", Phase.RESOLVED))
+    said = bay.run("why", "gpu-17").out
+    assert "Node gpu-17: DRAINING, case gpu-17.3." in said
+    assert "two relapses" in said
+    assert said.index("gpu-17.3") < said.index("gpu-17.2")
+    assert XID_79 in said
+
+
+def test_why_tells_the_story_of_a_job_and_of_the_case_that_hurt_it(bay: Bay) -> None:
+    bay.put(a_recovery("llama"), a_case("gpu-17.3", jobs_hurt=("llama",)))
+    said = bay.run("why", "llama").out
+    assert "Job llama: STALLED" in said
+    assert "rank 3 is silent" in said
+    assert "gpu-17.3" in said
+
+
+def test_a_healthy_node_with_a_latched_verdict_says_so(bay: Bay) -> None:
+    bay.put(NodeRecord("gpu-3", latched=(a_latch("gpu-3"),)))
+    said = bay.run("why", "gpu-3").out
+    assert "no open case" in said
+    assert XID_79 in said
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(bay: Bay) -> None:
+    bay.put(a_recovery("llama-70b"), NodeRecord("gpu-3"))
+    said = bay.run("why", "lama-70b")
+    assert said.code == 2
+    assert "llama-70b" in said.err

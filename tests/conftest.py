@@ -1,0 +1,21 @@
+"""What holds for every test: no setting of this machine leaks in, and a slow machine is not a failure."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline per example: the machine may be shared. Randomness comes from pytest-randomly's printed seed.
+settings.register_profile("sickbay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("sickbay")
+
+OURS_TO_KEEP = {"SICKBAY_SHARED", "SICKBAY_FUZZ"}  # these steer the tests themselves
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("SICKBAY_") and name not in OURS_TO_KEEP:
+            monkeypatch.delenv(name)
