@@ -5,10 +5,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from sickbay.model import Fault, Rung, Severity, When
+from sickbay.errors import ConfigError
+from sickbay.model import Fault, Rung, Severity, Verb, When
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A reading of a code that depends on the finding's traits: XID 154 on its hex code, 64 on its text."""
+
+    name: str  # "0x1": listed among the codes as "xid.154.0x1"
+    traits: Mapping[str, str]  # trait -> pattern; all must be found
+    code: Code
+
+    def fits(self, traits: Mapping[str, str]) -> bool:
+        return all(re.search(pattern, traits.get(trait, "")) is not None for trait, pattern in self.traits.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +39,14 @@ class Code:
     severity: Severity | None = None  # overrides the fault's
     when: When | None = None
     vendor_action: str = ""  # NVIDIA's bucket, as a fact
+    title: str = ""  # a few words for people
+    confirm: int = 0  # overrides the fault's; 0 = the fault's
+    variants: tuple[Variant, ...] = ()  # first that fits wins
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """An instance type: what a healthy node of it has."""
+    """An instance type: what a healthy node of it has. A count or minimum of 0 is not judged."""
 
     type: str
     gpus: int
@@ -39,20 +57,35 @@ class Profile:
     power_cycle_s: float
     replace_s: float
     source: str
+    nccl_local_min_gbs: float = 0.0  # all-reduce bus bandwidth within the node
+    efa_loopback_min_gbps: float = 0.0
+
+    def timeout_s(self, rung: Rung) -> float:
+        """How long this rung may take here: machines of some types need longer to come back."""
+        own = {Verb.REBOOT: self.reboot_s, Verb.POWER_CYCLE: self.power_cycle_s, Verb.REPLACE: self.replace_s}
+        return own.get(rung.verb, rung.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
 class NvlinkSub:
-    """A row of the NVLink5 decode table (XID 144-150)."""
+    """A row of the NVLink5 decode table (XID 144-150). A pattern has 32 characters, highest bit first, '-' = either."""
 
     xid: int
     unit: str
     pattern_v1: str  # intrInfo bits, drivers before R575
     pattern_v2: str  # from R575
-    error_status: int
+    error_status: int  # ANY_STATUS: does not matter
     severity: Severity
     fatal: bool
     meaning: str
+    source: str = ""
+
+
+ANY_STATUS = -1
+
+# What an overridden code is treated as when its own fault has no rung of that severity.
+_GENERIC = {Severity.RESET: "reset-required", Severity.REBOOT: "reboot-required", Severity.REPLACE: "replace-required"}
+_FIRST_RUNG = {Severity.RESET: Verb.RESET_GPU, Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +97,7 @@ class Catalog:
     nvlink5: tuple[NvlinkSub, ...] = ()
     version: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
+    actions: Mapping[str, str] = field(default_factory=dict)  # fault -> what Sickbay does about it, in words
 
     def code(self, code: str) -> Code | None:
         return self.codes.get(code)
@@ -71,3 +105,43 @@ class Catalog:
     def fault_of(self, code: str) -> Fault | None:
         row = self.codes.get(code)
         return self.faults.get(row.fault) if row else None
+
+    def refined(self, code: str, traits: Mapping[str, str]) -> Code | None:
+        """The row for a code as these traits read it (text, hex, gpu_model, mig, uvm); None if there is no row."""
+        row = self.codes.get(code)
+        if row is None:
+            return None
+        return next((variant.code for variant in row.variants if variant.fits(traits)), row)
+
+    def with_overrides(self, severity_overrides: Mapping[str, str]) -> Catalog:
+        """This catalog with some codes' severities set by a person. ConfigError names an unknown code or severity."""
+        changed = {code: self._overridden(code, word) for code, word in severity_overrides.items()}
+        return replace(self, codes={**self.codes, **changed}) if changed else self
+
+    def _overridden(self, code: str, word: str) -> Code:
+        key = f"severity_overrides.{code}"
+        row = self.codes.get(code)
+        if row is None:
+            raise ConfigError("settings", key, "no such code in the catalog", "see `sickbay explain` for known codes")
+        try:
+            severity = Severity[word.upper()]
+        except KeyError:
+            right = "one of " + ", ".join(Severity.__members__)
+            raise ConfigError("settings", key, f"{word!r} is not a severity", right) from None
+        # The person's word is final: readings by trait no longer apply.
+        return replace(row, severity=severity, fault=self._fault_for(row.fault, severity), variants=())
+
+    def _fault_for(self, fault: str, severity: Severity) -> str:
+        """The fault itself if its ladder has such a rung; else a generic one that has. MONITOR is never treated."""
+        if severity <= Severity.MONITOR:
+            return fault if not self.faults[fault].treats else "inform"
+        verbs = {rung.verb for rung in self.ladders.get(self.faults[fault].ladder, ())}
+        return fault if _FIRST_RUNG[severity] in verbs else _GENERIC[severity]
+
+
+@lru_cache(maxsize=1)
+def load() -> Catalog:
+    """The catalog that ships with this package, read and checked once per process."""
+    from sickbay.catalog.reading import read_catalog  # here, because it imports the rows above
+
+    return read_catalog()
