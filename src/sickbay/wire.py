@@ -224,7 +224,7 @@ def bound(record: Bounded) -> Bounded:
 
 def _surely_small(record: Case | Recovery) -> bool:
     """No encoding needed: it would fit even if every character took six bytes (\\u001b). So for nearly every commit."""
-    if len(record.journal) > MAX_ENTRIES or isinstance(record, Case) and len(record.timeline) > MAX_ENTRIES:
+    if len(record.journal) > MAX_ENTRIES or (isinstance(record, Case) and len(record.timeline) > MAX_ENTRIES):
         return False
     texts = sum(len(entry.why) + 40 for entry in record.journal) + len(record.refusal)
     texts += sum(len(notice.title) + len(notice.body) + 60 for notice in record.notices)

@@ -1,0 +1,184 @@
+"""Notices out of the door, at least once to each notifier, without ever holding up the loop.
+
+The loop calls `put` (a dictionary insert) for what its records still carry, and removes from those records the keys
+that `pump` reports as delivered. The records are the truth: nothing here survives a restart, and nothing needs to.
+`pump` is single-threaded: the simulator calls it, the real shell runs `serve` in a thread. It must never raise.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from sickbay.model import Done, Failed, Notice, Outcome, Retry, Started
+from sickbay.ports import Clock, Notifier
+
+FIRST_WAIT_S = 5.0
+LONGEST_WAIT_S = 300.0
+GIVE_UP_S = 86_400.0  # a notifier that has failed for a day no longer holds back a notice that others have delivered
+REFUSALS = 5  # Failed answers after which a notifier is not asked again about one notice
+BATCH = 64  # sends to one notifier in one pump
+_LEVELS = {"urgent": 0, "warning": 1}
+
+
+@dataclass(slots=True)
+class _Letter:
+    """One notice on its way: which notifiers still owe it, and since when."""
+
+    notice: Notice
+    owed: dict[str, int]  # notifier -> how often it refused this notice
+    since: float | None = None
+    due: dict[str, float] = field(default_factory=dict)
+    sent: bool = False  # at least one notifier has it
+
+
+@dataclass(slots=True)
+class _Line:
+    """The state of one notifier: a failing one rests as a whole, so an outage costs one call per wait."""
+
+    fails: int = 0
+    due: float = float("-inf")
+    last_problem: str = ""
+
+
+class Outbox:
+    def __init__(self, notifiers: Sequence[Notifier], *, capacity: int = 10_000, remember: int = 10_000) -> None:
+        self._notifiers = {notifier.name: notifier for notifier in notifiers}
+        self._lines = {name: _Line() for name in self._notifiers}
+        self._capacity, self._remember = capacity, remember
+        self._waiting: dict[str, _Letter] = {}
+        self._delivered: OrderedDict[str, None] = OrderedDict()
+        self._again: dict[str, None] = {}  # delivered before, and put again: the caller has not heard
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+
+    def put(self, notices: Iterable[Notice]) -> int:
+        """Take notices that are not here yet; returns how many. A full box takes none: put them again later."""
+        taken = 0
+        with self._lock:
+            for notice in notices:
+                taken += self._take(notice)
+        if taken or self._again:
+            self._news.set()
+        return taken
+
+    def pump(self, now: float) -> list[str]:
+        """Send what is due, then return the keys of notices that no longer need to be kept. Never raises."""
+        for name in self._notifiers:
+            for letter in self._due(name, now):
+                if not self._send(name, letter, now):
+                    break
+        return self._settled(now)
+
+    def next_due(self) -> float | None:
+        """When pump has work again; None when nothing waits. May be in the past."""
+        with self._lock:
+            if self._again or not self._notifiers:
+                return float("-inf") if self._again or self._waiting else None
+            return min(
+                (self._due_at(n, letter) for letter in self._waiting.values() for n in letter.owed), default=None
+            )
+
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def problems(self) -> dict[str, str]:
+        """Notifiers that do not work just now, and what they said."""
+        return {name: line.last_problem for name, line in self._lines.items() if line.last_problem}
+
+    def serve(self, clock: Clock, stop: threading.Event, delivered: Callable[[list[str]], object]) -> None:
+        """The thread of the real shell: pump until stopped, asleep when there is nothing to do."""
+        while not stop.is_set():
+            self._news.clear()
+            if keys := self.pump(clock.monotonic()):
+                delivered(keys)
+            due = self.next_due()
+            wait = 1.0 if due is None else min(max(due - clock.monotonic(), 0.01), 1.0)
+            self._news.wait(wait)
+
+    # --- taking -------------------------------------------------------------------------------------------------------
+
+    def _take(self, notice: Notice) -> bool:
+        if notice.key in self._delivered:
+            self._again[notice.key] = None
+            return False
+        if notice.key in self._waiting or len(self._waiting) >= self._capacity:
+            return False
+        self._waiting[notice.key] = _Letter(notice, dict.fromkeys(self._notifiers, 0))
+        return True
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def _due_at(self, name: str, letter: _Letter) -> float:
+        return max(self._lines[name].due, letter.due.get(name, float("-inf")))
+
+    def _due(self, name: str, now: float) -> list[_Letter]:
+        if self._lines[name].due > now:
+            return []
+        with self._lock:
+            due = [box for box in self._waiting.values() if name in box.owed and box.due.get(name, now) <= now]
+        due.sort(key=lambda letter: _LEVELS.get(letter.notice.level, 2))  # stable: oldest first within a level
+        return list(islice(due, BATCH))
+
+    def _send(self, name: str, letter: _Letter, now: float) -> bool:
+        """True while this notifier is worth another call in this pump."""
+        letter.since = now if letter.since is None else letter.since
+        answer = _ask(self._notifiers[name], letter.notice)
+        line = self._lines[name]
+        if isinstance(answer, Done):
+            line.fails, line.last_problem = 0, ""
+            letter.sent = True
+            letter.owed.pop(name, None)
+            return True
+        if isinstance(answer, Started):
+            letter.due[name] = now + _sane(answer.after_s)
+            return True
+        line.last_problem = getattr(answer, "why", "") or type(answer).__name__
+        if isinstance(answer, Failed):  # about this notice: others may still pass
+            letter.owed[name] += 1
+            letter.due[name] = now + _back_off(letter.owed[name])
+            return True
+        line.fails += 1
+        asked = _sane(answer.after_s) if isinstance(answer, Retry) else 0.0
+        line.due = now + max(asked, _back_off(line.fails))
+        return False
+
+    # --- settling -----------------------------------------------------------------------------------------------------
+
+    def _settled(self, now: float) -> list[str]:
+        with self._lock:
+            done = [key for key, letter in self._waiting.items() if self._is_settled(letter, now)]
+            for key in done:
+                del self._waiting[key]
+                self._delivered[key] = None
+            again = [key for key in self._again if key not in done]
+            self._again.clear()
+            while len(self._delivered) > self._remember:
+                self._delivered.popitem(last=False)
+        return done + again
+
+    def _is_settled(self, letter: _Letter, now: float) -> bool:
+        """Everybody has it, or somebody has it and the others have been given up. Undelivered to all: never settled."""
+        if not letter.owed:
+            return True
+        old = letter.since is not None and now - letter.since >= GIVE_UP_S
+        return letter.sent and (old or all(refusals >= REFUSALS for refusals in letter.owed.values()))
+
+
+def _ask(notifier: Notifier, notice: Notice) -> Outcome:
+    try:
+        return notifier.send(notice)
+    except Exception as error:  # a broken notifier must not stop the others, nor the loop
+        return Retry(0.0, f"{type(error).__name__}: {error}")
+
+
+def _back_off(fails: int) -> float:
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(fails - 1, 10))
+
+
+def _sane(seconds: float) -> float:
+    """A notifier may ask for a wait, not for ever."""
+    return min(max(seconds, 0.0), 3_600.0) if seconds == seconds else 0.0
