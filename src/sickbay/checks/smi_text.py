@@ -1,0 +1,135 @@
+"""Reads `nvidia-smi -q` text and `-q -x` XML into the same plain table per GPU: {"ecc_errors/volatile/...": value}.
+
+`checks/nvidia_smi` judges the table. Keys differ by driver age and between text and XML; `KEYS` is where they meet.
+It must never fail on broken input: what cannot be read is simply not there.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as tree
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sickbay.checks.kernel_lines import device
+
+MOST_GPUS = 1024
+MOST_FIELDS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU as nvidia-smi shows it. A value that says it is no value ("N/A", "Unknown Error", ...) reads as ""."""
+
+    device: str
+    fields: Mapping[str, str]
+
+    def get(self, *keys: str) -> str:
+        return next((value for key in keys if (value := known(self.fields.get(key, "")))), "")
+
+
+@dataclass(slots=True)
+class Report:
+    driver: str = ""
+    attached: int | None = None
+    cards: list[Card] = field(default_factory=list)
+    loose: list[str] = field(default_factory=list)  # lines that belong to no table: errors and warnings
+
+
+_NO_VALUE = re.compile(r"\[?(?:n/a|not supported|unknown error|insufficient permissions|requested functionality has been .*)\]?", re.IGNORECASE)
+
+
+def known(value: str) -> str:
+    return "" if _NO_VALUE.fullmatch(value) else value
+
+
+def key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def parse(text: str) -> Report:
+    begin = text.find("<nvidia_smi_log")
+    return _xml(text, begin) if begin >= 0 else _text(text)
+
+
+_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+_PAIR = re.compile(r"(\s*)(\S.*?)\s+: ?(.*)$|(\s*)(\S.*?):\s*$")
+
+
+def _text(text: str) -> Report:
+    report, fields, path = Report(), dict[str, str](), list[tuple[int, str]]()
+    for line in text.splitlines():
+        if (found := _GPU.match(line)) and len(report.cards) < MOST_GPUS:
+            fields, path = {}, []
+            report.cards.append(Card(device(found.group(1)), fields))
+        elif not line.startswith(" "):
+            _top(report, line)
+        elif report.cards and len(fields) < MOST_FIELDS:
+            _field(line, fields, path)
+    return report
+
+
+def _top(report: Report, line: str) -> None:
+    name, colon, value = line.partition(" : ")
+    if colon and name.strip() == "Driver Version":
+        report.driver = value.strip()
+    elif colon and name.strip() == "Attached GPUs" and value.strip().isdecimal():
+        report.attached = int(value.strip()[:6])
+    elif line.strip() and not colon and not line.startswith("=") and len(report.loose) < 200:
+        report.loose.append(line.strip()[:400])
+
+
+def _field(line: str, fields: dict[str, str], path: list[tuple[int, str]]) -> None:
+    indent = len(line) - len(line.lstrip())
+    while path and path[-1][0] >= indent:
+        path.pop()
+    name, colon, value = line.strip().partition(" : ")  # the value column moves between drivers
+    path.append((indent, key(name.rstrip(" :"))))
+    if colon and len(path) < 12:
+        fields.setdefault("/".join(part for _, part in path), value.strip()[:200])
+
+
+# XML spells some names in its own way; `fold` also drops a parent's name repeated in its child.
+_XML_NAMES = {
+    "remapped_row_pending": "pending",
+    "remapped_row_failure": "remapping_failure_occurred",
+    "remapped_row_unc": "uncorrectable_error",
+    "remapped_row_corr": "correctable_error",
+    "pending_retirement": "pending_page_blacklist",
+    "pending_blacklist": "pending_page_blacklist",
+    "current_mig": "current",
+    "serial": "serial_number",
+    "uuid": "gpu_uuid",
+    "clocks_throttle_reasons": "clocks_event_reasons",
+    "sram_uncorrectable_secded": "sram_uncorrectable_sec_ded",
+}
+_REASON = re.compile(r"clocks_(?:event|throttle)_reason_")
+
+
+def _xml(text: str, begin: int) -> Report:
+    report = Report(loose=[line.strip()[:400] for line in text[:begin].splitlines()[:50] if line.strip() and line[0] != "<"])
+    end = text.rfind("</nvidia_smi_log>")
+    if end < 0 or "<!ENTITY" in text[:4096]:  # truncated, or a bomb: nothing in it can be trusted
+        return report
+    try:
+        root = tree.fromstring(text[begin : end + len("</nvidia_smi_log>")])
+    except (tree.ParseError, ValueError, RecursionError):
+        return report
+    report.driver = (root.findtext("driver_version") or "").strip()
+    attached = (root.findtext("attached_gpus") or "").strip()
+    report.attached = int(attached[:6]) if attached.isdecimal() else None
+    for gpu in root.findall("gpu")[:MOST_GPUS]:
+        address = gpu.get("id") or ""
+        fields = dict(_walk(gpu, ""))
+        report.cards.append(Card(device(address) if address.count(":") == 2 else "", fields))
+    return report
+
+
+def _walk(node: tree.Element, path: str) -> Iterator[tuple[str, str]]:
+    for child in node:
+        name = _REASON.sub("", child.tag)
+        where = f"{path}{_XML_NAMES.get(name, name)}"
+        if len(child) and path.count("/") < 10:
+            yield from _walk(child, where + "/")
+        elif child.text and child.text.strip():
+            yield where, child.text.strip()[:200]
