@@ -343,6 +343,10 @@ class Case:
     journal: tuple[Entry, ...] = ()
     dropped_entries: int = 0
     schema: int = 1
+    paused: bool = False  # frozen by a Pause, as `held` is by a person
+    cordon_version: int = 0  # resource version at which our cordon was read back: an uncordon is believed only after it
+    first_evidence_at: float = 0.0  # wall: where MTTR begins
+    timeline: tuple[tuple[str, float], ...] = ()  # (phase, wall time entered): the MTTR split
 
 
 class JobPhase(StrEnum):
@@ -505,6 +509,9 @@ class NodeRecord:
     not_ready_since: float | None = None  # watch time
     cluster: str = ""
     schema: int = 1
+    instance: str = ""
+    notices: tuple[Notice, ...] = ()  # written, not yet delivered
+    told: Mapping[str, float] = field(default_factory=dict)  # code -> watch time of the last notice about it
 
 
 @dataclass(frozen=True, slots=True)

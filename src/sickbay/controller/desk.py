@@ -1,0 +1,412 @@
+"""The node side of a pass: build a slice, call core/decide, commit; then seats, commands and pending actions.
+
+Called by controller/loop.py. Everything it keeps between passes can be rebuilt from the view.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sickbay.catalog import Catalog
+from sickbay.controller.dispatch import Dispatcher
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
+from sickbay.controller.windows import is_open
+from sickbay.core import admit as admission
+from sickbay.core import causes, explain, machine, plan, triage
+from sickbay.core.decide import decide, wake_at
+from sickbay.core.turn import Context, Decision, NodeSlice, Now
+from sickbay.model import (
+    Action,
+    Case,
+    Command,
+    Finding,
+    JobPhase,
+    Ledger,
+    Node,
+    NodeRecord,
+    Notice,
+    Outcome,
+    Phase,
+    Place,
+    RecoveryPhase,
+    Severity,
+    Status,
+    Verb,
+)
+from sickbay.settings import Policy, Settings
+
+FACTOR_S = {"job": 3_600.0}  # how long a common cause explains new sightings; a day where not named
+FACTOR_DEFAULT_S = 86_400.0
+ALIVE = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.RESTARTING})
+
+
+class Desk:
+    def __init__(
+        self, view: View, records: Records, catalog: Catalog, settings: Settings, verbs: frozenset[Verb]
+    ) -> None:
+        self._view, self._records, self._catalog, self._settings, self._verbs = view, records, catalog, settings, verbs
+        self.ledger: Ledger = records.ledger
+        self._answers: dict[str, tuple[str, Outcome]] = {}
+        self._commands: dict[str, list[Command]] = defaultdict(list)
+        self._monitor_findings: dict[str, list[Finding]] = defaultdict(list)
+        self._wants: dict[str, None] = {}
+        self._pending: dict[str, None] = {}
+        self._resend: set[str] = set()
+        self._unsaid: dict[str, tuple[str, str, Notice]] = {}
+        self._sightings: deque[causes.Sighting] = deque(maxlen=4096)
+        self._escalated = 0
+        self._seats_stale = True
+        self._told_full: set[str] = set()
+
+    # -- deciding
+
+    def decide_touched(self, now: Now) -> None:
+        if self.ledger.epoch != self._records.ledger.epoch:
+            self.ledger = self._records.ledger
+        while self._view.touched_nodes:
+            names = list(self._view.touched_nodes)
+            self._view.touched_nodes.clear()
+            for name in names:
+                self._decide(name, now)
+            self._look_for_causes(now)
+
+    def _context(self, pool: str, now: Now) -> Context:
+        policy = self._settings.policy_for(pool)
+        return Context(self._catalog, policy, self._verbs, now, self._settings.cluster)
+
+    def _decide(
+        self, name: str, now: Now, *, granted: bool = False, refusal: admission.Refusal | None = None
+    ) -> Case | None:
+        view = self._view
+        node, stored = view.nodes.get(name), view.cases.get(name)
+        case = stored.value if stored else None
+        key, outcome = self._answers.pop(name, ("", None))
+        known = view.records.get(name)
+        s = NodeSlice(
+            record=known.value if known else NodeRecord(name, cluster=self._settings.cluster),
+            node=node, gone=name in view.gone, case=case,
+            findings=tuple(self._monitor_findings.pop(name, ())),
+            outcome=outcome, answers=key, commands=tuple(self._commands.pop(name, ())),
+            granted=granted, refusal=refusal,
+            busy=self._is_busy(node), paused=view.paused(node, name, now.wall),
+            explained=self._explained(node, now), condemned=view.condemned,
+        )  # fmt: skip
+        ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
+        decision = decide(s, ctx)
+        return self._commit(name, s, decision, ctx)
+
+    def _is_busy(self, node: Node | None) -> bool:
+        """Does a job that makes progress live here?"""
+        for job in node.jobs if node else ():
+            recovery = self._view.recoveries.get(job)
+            if recovery is not None and recovery.value.phase in ALIVE:
+                return True
+            known = self._view.jobs.get(job)
+            if recovery is None and (known is None or known.phase is JobPhase.RUNNING):
+                return True
+        return False
+
+    # -- committing
+
+    def _commit(self, name: str, s: NodeSlice, d: Decision, ctx: Context) -> Case | None:
+        """The record first: a case that is lost in between is opened again from its latches, under the next number."""
+        if _is_worth_keeping(s.record, d.record, name in self._view.records) and not self._records.put_record(d.record):
+            return None
+        self._note_sightings(s, d, ctx.now)
+        if d.case is None:
+            if d.consumed:
+                self._records.consume(d.consumed)
+            self._settle(name, None, d.record, ctx)
+            return None
+        changed = d.case != s.case
+        if changed and not self._records.put_case(d.case, d.ended, d.consumed):
+            return None
+        if changed:
+            self._after_move(s.case, d, ctx)
+        self._settle(name, None if d.ended else d.case, d.record, ctx)
+        return d.case
+
+    def _after_move(self, before: Case | None, d: Decision, ctx: Context) -> None:
+        case = d.case
+        assert case is not None
+        if before is None or before.phase is not case.phase:
+            self._seats_stale = True
+            self._escalated += case.phase is Phase.ESCALATED and not case.factor
+            for job in {j for n in (self._view.nodes.get(case.node),) if n for j in n.jobs}:
+                self._view.touch_job(job)
+        for notice in case.notices:
+            self._unsaid[notice.key] = ("archived" if d.ended else "node", case.node, notice)
+        if d.ended:
+            self._close_parts(case, dict(d.condemn))
+            self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
+
+    def _close_parts(self, case: Case, condemned: dict[str, str]) -> None:
+        for part in sorted({d.part for d in case.diagnoses if d.part}):
+            self._records.put_part(part, case.node, case.id, condemned.get(part, ""))
+        if condemned:
+            self._records.read_parts()
+
+    def _settle(self, name: str, case: Case | None, record: NodeRecord, ctx: Context) -> None:
+        """Indexes and the next turn of this node."""
+        for notice in record.notices:
+            self._unsaid[notice.key] = ("record", name, notice)
+        wants = case is not None and case.phase in (Phase.WAITING, Phase.QUEUED) and not case.factor
+        (self._wants.__setitem__(name, None) if wants else self._wants.pop(name, None))
+        asks = case is not None and case.pending is not None
+        (self._pending.__setitem__(name, None) if asks else self._pending.pop(name, None))
+        if not asks:
+            self._resend.discard(name)
+        self._view.due("node", name, self._wake(case, record, ctx))
+
+    def _wake(self, case: Case | None, record: NodeRecord, ctx: Context) -> float | None:
+        if case is not None:
+            return wake_at(case, record, ctx)
+        times = [until for fault, until in record.quiet.items() if any(la.fault == fault for la in record.latched)]
+        if record.not_ready_since is not None:
+            times.append(record.not_ready_since + ctx.policy.unreachable_s)
+        ahead = [t for t in times if t > ctx.now.watch]
+        return min(ahead) if ahead else None
+
+    # -- seats
+
+    def admit(self, now: Now) -> None:
+        """Seats first, in the Ledger; then the cases that got one move."""
+        self._sweep()
+        requests, refused = self._requests(now)
+        admitted = admission.admit(requests, self.ledger, self._view.counts(), self._settings.policy_for, now.watch)
+        ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
+        ledger = self._tell_full(ledger, dict(admitted.refused), now)
+        self._escalated = 0
+        if ledger is not self.ledger and not self._records.put_ledger(ledger):
+            self.ledger = self._records.ledger
+            return
+        self.ledger = self._records.ledger
+        for case_id in sorted(admitted.granted):
+            self._decide(case_id.rpartition(".")[0], now, granted=True)
+        for case_id, refusal in {**admitted.refused, **refused}.items():
+            self._decide(case_id.rpartition(".")[0], now, refusal=refusal)
+
+    def _sweep(self) -> None:
+        if self._seats_stale:
+            self._seats_stale = False
+            swept = admission.sweep(self.ledger, {c.id: c for c in self._view.open_cases()})
+            if swept is not self.ledger and self._records.put_ledger(swept):
+                self._look_again()
+            self.ledger = self._records.ledger
+
+    def _look_again(self) -> None:
+        """A seat came free: refusals are looked at again at once."""
+        for name in self._wants:
+            stored = self._view.cases.get(name)
+            if stored is not None and stored.value.retry_at is not None:
+                self._view.cases[name] = replace(stored, value=replace(stored.value, retry_at=None))
+
+    def _requests(self, now: Now) -> tuple[list[admission.Request], dict[str, admission.Refusal]]:
+        requests, refused = [], {}
+        for name in self._wants:
+            case = self._view.cases[name].value
+            if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
+                continue
+            policy = self._settings.policy_for(case.pool)
+            allowed = plan.allowed(case, policy, self._verbs)
+            verb = Verb.CORDON if case.phase is Phase.WAITING else machine.next_rung(case, allowed)
+            if verb is Verb.CORDON and Verb.CORDON not in allowed:
+                refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
+            elif verb is not None:
+                requests.append(self._request(case, verb, policy, now))
+        return requests, refused
+
+    def _request(self, case: Case, verb: Verb, policy: Policy, now: Now) -> admission.Request:
+        node = self._view.nodes.get(case.node)
+        return admission.request_of(
+            case, node, verb, when=triage.soonest(case.diagnoses), severity=triage.severity(case),
+            in_window=is_open(policy.windows, now.wall), alive=self._is_busy(node),
+        )  # fmt: skip
+
+    def _tell_full(self, ledger: Ledger, refused: dict[str, admission.Refusal], now: Now) -> Ledger:
+        """One notice per full limit and hour: it names the nodes a person must release."""
+        fresh = []
+        for case_id, refusal in sorted(refused.items()):
+            key = f"full/{refusal.full}/{int(now.watch // 3600)}"
+            if refusal.full and key not in self._told_full:
+                self._told_full.add(key)
+                body = f"{case_id} and others wait because {refusal.why}. Release or finish some of them."
+                fresh.append(
+                    Notice(key, "warning", f"{refusal.full}: no more nodes may be taken out", body, "", now.wall)
+                )
+        if not fresh:
+            return ledger
+        for notice in fresh:
+            self._unsaid[notice.key] = ("ledger", "", notice)
+        return replace(ledger, notices=(*ledger.notices, *fresh)[-16:])
+
+    # -- people
+
+    def take_commands(self, commands: Sequence[Command]) -> None:
+        """Give each command to the node it is for; one without an open case or node is refused by removing it."""
+        known = {c.id for queue in self._commands.values() for c in queue}
+        by_id = {case.id: case.node for case in self._view.open_cases()}
+        for command in commands:
+            if command.id in known:
+                continue
+            name = by_id.get(command.target) or (command.target if command.target in self._view.nodes else "")
+            if not name:
+                self._records.consume((command.id,))
+                continue
+            self._commands[name].append(command)
+            self._view.touch_node(name)
+
+    def take_suspects(self, suspects: Sequence[tuple[str, str]], now: Now) -> None:
+        """A silent rank makes its node a suspect: our own monitor says so."""
+        for name, why in suspects:
+            node = self._view.nodes.get(name)
+            if node is None:
+                continue
+            self._monitor_findings[name].append(
+                Finding(
+                    id=f"{node.boot_id}/{int(now.watch) + 1}", source="monitor", check="monitor", place=Place(name),
+                    status=Status.FAILED, code="monitor.silent-rank", reason=why, evidence=(why,),
+                    severity=Severity.MONITOR, boot_id=node.boot_id, at=now.wall, received_at=now.wall,
+                )
+            )  # fmt: skip
+            self._view.touch_node(name)
+
+    # -- common causes
+
+    def _note_sightings(self, s: NodeSlice, d: Decision, now: Now) -> None:
+        if s.node is None or d.record.latched == s.record.latched:
+            return
+        for latch in d.record.latched:
+            fault = self._catalog.faults[latch.fault]
+            if latch.since == now.watch and latch.source == "agent" and fault.kind in ("hardware", "infrastructure"):
+                self._sightings.append(
+                    causes.Sighting(s.node.name, latch.fault, now.watch, s.node.jobs, s.node.factors)
+                )
+
+    def _look_for_causes(self, now: Now) -> None:
+        limits = self._settings.controller
+        while self._sightings and now.watch - self._sightings[0].seen > limits.common_factor_s:
+            self._sightings.popleft()
+        if len(self._sightings) < limits.common_cause_nodes:
+            return
+        cause = causes.find(self._sightings, self._view.members, limits, now.watch)
+        if cause is None or cause.factor in self._view.cases:
+            return
+        self._open_factor(cause, now)
+        for name in cause.nodes:
+            self._view.touch_node(name)
+
+    def _open_factor(self, cause: causes.Cause, now: Now) -> None:
+        known = self._view.records.get(cause.factor)
+        record = known.value if known else NodeRecord(cause.factor, cluster=self._settings.cluster)
+        record = replace(record, last_n=record.last_n + 1)
+        case = causes.case_of(cause, record.last_n, now.watch, now.wall, self._settings.cluster)
+        told = explain.notice_of(case, cause.why, self._catalog, now.wall)
+        case = replace(case, notices=(told,) if told else ())
+        if self._records.put_record(record) and self._records.put_case(case, False, ()) and told:
+            self._unsaid[told.key] = ("node", case.node, told)
+
+    def _explained(self, node: Node | None, now: Now) -> frozenset[str]:
+        """Faults of this node that an open case about a common cause explains."""
+        if node is None:
+            return frozenset()
+        faults: set[str] = set()
+        for factor in [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]:
+            stored = self._view.cases.get(factor)
+            if stored is not None and stored.value.factor and _still_explains(stored.value, now):
+                faults |= {d.fault for d in stored.value.diagnoses}
+        for case in self._job_factors(node.name):
+            faults |= {d.fault for d in case.diagnoses if _still_explains(case, now)}
+        return frozenset(faults)
+
+    def _job_factors(self, name: str) -> Iterator[Case]:
+        """A job that has left the node still explains what its nodes showed together."""
+        for factor in [f for f in self._view.cases if f.startswith("job=")]:
+            case = self._view.cases[factor].value
+            if case.factor and any(d.place.node == name for d in case.diagnoses):
+                yield case
+
+    # -- pending actions, for the loop
+
+    def pending(self, name: str) -> Action | None:
+        stored = self._view.cases.get(name)
+        return stored.value.pending if stored else None
+
+    def hear(self, name: str, key: str, outcome: Outcome) -> None:
+        self._answers[name] = (key, outcome)
+        self._view.touch_node(name)
+
+    def resend(self, name: str) -> None:
+        self._resend.add(name)
+
+    def wants_resend(self, name: str) -> bool:
+        return name in self._resend
+
+    def commit_sent(self, name: str, action: Action) -> bool:
+        case = self._view.cases[name].value
+        self._resend.discard(name)
+        return self._records.put_case(replace(case, pending=action), False, ())
+
+    def due(self, dispatcher: Dispatcher, now: Now) -> list[tuple[str, str]]:
+        return [
+            ("node", n) for n in self._pending if self._may_ask(n) and dispatcher.is_due(self._action(n), now.watch)
+        ]
+
+    def asks(self, dispatcher: Dispatcher) -> list[float]:
+        times = [dispatcher.due_at(self._action(n)) for n in self._pending if self._may_ask(n)]
+        return [t for t in times if t is not None]
+
+    def _may_ask(self, name: str) -> bool:
+        case = self._view.cases[name].value
+        frozen = (case.held or case.paused) and case.phase is not Phase.CANCELLING
+        return not frozen
+
+    def _action(self, name: str) -> Action:
+        action = self._view.cases[name].value.pending
+        assert action is not None
+        return action
+
+    # -- notices
+
+    def letters(self) -> list[tuple[str, str, str, Notice]]:
+        letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]
+        self._unsaid = {}
+        return letters
+
+    def told(self, kind: str, name: str, keys: set[str]) -> None:
+        """Delivered: take them off the record that carried them."""
+        if kind == "node" and name in self._view.cases:
+            case = self._view.cases[name].value
+            self._records.put_case(replace(case, notices=_without(case.notices, keys)), False, ())
+        elif kind == "record" and name in self._view.records:
+            record = self._view.records[name].value
+            self._records.put_record(replace(record, notices=_without(record.notices, keys)))
+        elif kind == "ledger":
+            self.ledger = replace(self.ledger, notices=_without(self.ledger.notices, keys))
+
+
+def _without(notices: tuple[Notice, ...], keys: set[str]) -> tuple[Notice, ...]:
+    return tuple(n for n in notices if n.key not in keys)
+
+
+def _still_explains(case: Case, now: Now) -> bool:
+    kind = case.factor.partition("=")[0]
+    return now.watch - case.entered <= FACTOR_S.get(kind, FACTOR_DEFAULT_S)
+
+
+def _is_worth_keeping(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:
+    """A record that only says which boot a healthy node is in is not worth a write."""
+    if before == after:
+        return False
+    plain = NodeRecord(after.node, uid=after.uid, boot_id=after.boot_id, boot_seen=after.boot_seen,
+                       instance=after.instance, cluster=after.cluster)  # fmt: skip
+    return stored or after != plain
+
+
+def _why_not(policy: Policy) -> str:
+    if policy.max_verb == "OBSERVE":
+        return "policy.max_verb is OBSERVE: this install only watches; raise it to CORDON to let nodes be taken out"
+    return "the source of this verdict may not take a node out of service"

@@ -1,0 +1,93 @@
+"""The door to the platform, as the controller uses it: what to ask when, and how a call is never made twice.
+
+For SENT_ONCE verbs: read `before` directly, commit that we are about to call, call within seconds or not at all. Every
+later ask only observes; the call is made once more only after the platform knows that the first never arrived.
+Called by controller/loop.py. It moves no case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sickbay.controller.crew import Crew
+from sickbay.model import SENT_ONCE, Action, Before, Done, Failed, Lost, Node, Outcome, Retry, Started, Unguarded, Verb
+from sickbay.ports import Clock, Platform
+
+CALL_WITHIN_S = 5.0  # a call is made within seconds of its commit or not at all
+SENDS_MAX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a door said to an action, with a fresh look at the node where the answer depends on it."""
+
+    owner: str  # case node, or job
+    kind: str  # "node" | "job"
+    key: str
+    outcome: Outcome
+    node: Node | None = None
+
+
+class Dispatcher:
+    def __init__(self, platform: Platform, crew: Crew, clock: Clock, deliver: Callable[[Answer], None]) -> None:
+        self._platform, self._crew, self._clock, self._deliver = platform, crew, clock, deliver
+        self._flying: set[str] = set()
+        self._ask_at: dict[str, float] = {}
+
+    def is_due(self, action: Action, watch: float) -> bool:
+        if action.key in self._flying:
+            return False
+        return watch >= max(action.ask_at, self._ask_at.get(action.key, 0.0))
+
+    def due_at(self, action: Action) -> float | None:
+        """Watch time of the next ask; None while one is under way."""
+        if action.key in self._flying:
+            return None
+        return max(action.ask_at, self._ask_at.get(action.key, 0.0))
+
+    def forget(self, key: str) -> None:
+        self._ask_at.pop(key, None)
+
+    def before(self, action: Action) -> Before | None:
+        """What is true of the node right now; None if it cannot be read."""
+        node = self._platform.look(action.place.node) if action.place.node else None
+        if node is None:
+            return Before() if action.verb is Verb.RESTART_JOB else None
+        return Before(node.boot_id, node.instance, node.uid, tuple(g.uuid for g in node.gpus))
+
+    def perform(self, action: Action, owner: str, kind: str, watch: float) -> None:
+        """Ask the platform. `action.call` says whether a SENT_ONCE verb may act."""
+        self._flying.add(action.key)
+        committed = self._clock.monotonic()
+
+        def work() -> Outcome:
+            if action.verb in SENT_ONCE and action.call and self._clock.monotonic() - committed > CALL_WITHIN_S:
+                return Retry(1.0, "the call was not made in time; it is observed first")
+            return self._platform.perform(action)
+
+        self._crew.submit(work, lambda outcome: self._answer(action, owner, kind, outcome, watch))
+
+    def _answer(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
+        self._flying.discard(action.key)
+        if isinstance(outcome, Started | Retry):
+            self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
+            return
+        node = None
+        if kind == "node" and isinstance(outcome, Done | Unguarded) and action.verb is not Verb.VERIFY:
+            node = self._platform.look(owner)
+        self._deliver(Answer(owner, kind, action.key, outcome, node))
+
+
+def may_resend(action: Action, outcome: Outcome) -> bool:
+    """Known lost, and called only once so far."""
+    return isinstance(outcome, Lost) and action.verb in SENT_ONCE and action.sends < SENDS_MAX
+
+
+def sent(action: Action, before: Before, wall: float) -> Action:
+    """The action as it is committed before the call."""
+    return replace(action, before=before, sends=action.sends + 1, sent_at=wall, call=True)
+
+
+def lost_for_good(outcome: Outcome) -> Outcome:
+    return Failed(f"sent twice and lost: {outcome.why}") if isinstance(outcome, Lost) else outcome

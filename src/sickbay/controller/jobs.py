@@ -1,0 +1,195 @@
+"""The job side of a pass: build a slice, call core/recover, commit; and say which nodes are known to be good.
+
+Called by controller/loop.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sickbay.catalog import Catalog
+from sickbay.controller.dispatch import Dispatcher
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
+from sickbay.core import blame, recover
+from sickbay.core.turn import Now
+from sickbay.model import Action, Case, Job, Notice, Outcome, Recovery, RecoveryPhase
+from sickbay.ports import Stored
+from sickbay.settings import Settings
+
+TellSuspects = Callable[[Sequence[tuple[str, str]], Now], None]
+
+
+class JobDesk:
+    def __init__(self, view: View, records: Records, catalog: Catalog, settings: Settings) -> None:
+        self._view, self._records, self._settings = view, records, settings
+        self._kinds = {name: fault.kind for name, fault in catalog.faults.items()}
+        self._answers: dict[str, tuple[str, Outcome]] = {}
+        self._pending: dict[str, None] = {}
+        self._resend: set[str] = set()
+        self._busy: set[str] = set()
+        self._unsaid: dict[str, tuple[str, str, Notice]] = {}
+
+    def begin(self, now: Now) -> None:
+        """A new leader has not watched yet: a stall is counted from now, never from somebody else's last look."""
+        for job, stored in self._view.recoveries.items():
+            fresh = replace(stored.value, progressed=max(stored.value.progressed, now.watch))
+            self._view.recoveries[job] = replace(stored, value=fresh)
+
+    # -- deciding
+
+    def decide_touched(self, now: Now, tell: TellSuspects) -> None:
+        jobs = list(self._view.touched_jobs)
+        self._view.touched_jobs.clear()
+        if not self._settings.jobs.enabled:
+            return
+        for job in jobs:
+            self._decide(job, now, tell)
+
+    def _decide(self, job_id: str, now: Now, tell: TellSuspects) -> None:
+        job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)
+        if job is None and stored is None:
+            return
+        s = self._slice(job_id, job, stored, now)
+        d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
+        if d.recovery is None:
+            return
+        if (stored is None or _is_worth_keeping(stored.value, d.recovery)) and not self._records.put_recovery(
+            d.recovery, d.ended
+        ):
+            return
+        if not d.ended:
+            self._view.recoveries[job_id] = replace(self._view.recoveries[job_id], value=d.recovery)
+        self._settle(d.recovery, d.ended, stored, now)
+        if d.suspects:
+            tell(d.suspects, now)
+
+    def _slice(self, job_id: str, job: Job | None, stored: Stored[Recovery] | None, now: Now) -> recover.JobSlice:
+        key, outcome = self._answers.pop(job_id, ("", None))
+        recovery = stored.value if stored else None
+        nodes = job.nodes if job else ()
+        waiting = recovery is not None and recovery.phase in WANTS_NODES
+        return recover.JobSlice(
+            job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(nodes), kinds=self._kinds,
+            verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
+            good=self._good(job, now) if waiting and job else None,
+            paused=self._paused(nodes, now),
+        )  # fmt: skip
+
+    def _paused(self, nodes: Sequence[str], now: Now) -> str:
+        first = nodes[0] if nodes else ""
+        return self._view.paused(self._view.nodes.get(first), first, now.wall)
+
+    def _cases(self, nodes: Sequence[str]) -> tuple[Case, ...]:
+        found = [self._view.cases[n].value for n in nodes if n in self._view.cases]
+        return tuple(c for c in found if not c.newcomer)
+
+    def _good(self, job: Job, now: Now) -> tuple[str, ...]:
+        """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job."""
+        pools = {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}
+        promised = {n for j, s in self._view.recoveries.items() if j != job.id
+                    and s.value.phase is RecoveryPhase.RESTARTING for n in s.value.nodes}  # fmt: skip
+        return tuple(n for n in sorted(self._view.free) if n not in promised and self._is_good(n, pools, now))
+
+    def _is_good(self, name: str, pools: set[str], now: Now) -> bool:
+        node, known = self._view.nodes[name], self._view.records.get(name)
+        if node.pool not in pools or name in self._view.cases or self._view.paused(node, name, now.wall):
+            return False
+        if any(f.status.value == "UNKNOWN" for f in node.findings):
+            return False  # we cannot see it, so it is not known to be good
+        return known is None or (not known.value.latched and not known.value.lemon)
+
+    def _settle(self, r: Recovery, ended: bool, before: Stored[Recovery] | None, now: Now) -> None:
+        job = r.job
+        for notice in r.notices:
+            self._unsaid[notice.key] = ("archived" if ended else "job", job, notice)
+        waiting = not ended and r.phase is RecoveryPhase.WAITING_FOR_CAPACITY
+        (self._view.waiting_jobs.add if waiting else self._view.waiting_jobs.discard)(job)
+        asks = not ended and r.pending is not None
+        (self._pending.__setitem__(job, None) if asks else self._pending.pop(job, None))
+        busy = not ended and r.phase is not RecoveryPhase.RUNNING
+        (self._busy.add if busy else self._busy.discard)(job)
+        self._view.due("job", job, None if ended else self._wake(r, now))
+        if before is None or before.value.phase is not r.phase:
+            for node in r.nodes:
+                if node in self._view.cases:
+                    self._view.touch_node(node)
+
+    def _wake(self, r: Recovery, now: Now) -> float | None:
+        if r.deadline is not None:
+            return max(r.deadline, now.watch + 1.0)
+        known = self._view.jobs.get(r.job)
+        limits = self._settings.jobs
+        quiet = max(limits.stall_s, limits.stall_steps * (known.step_s if known else 1.0))
+        return max(r.progressed + quiet, now.watch + 1.0)
+
+    # -- pending actions, for the loop
+
+    def pending(self, job: str) -> Action | None:
+        stored = self._view.recoveries.get(job)
+        return stored.value.pending if stored else None
+
+    def hear(self, job: str, key: str, outcome: Outcome) -> None:
+        self._answers[job] = (key, outcome)
+        self._view.touch_job(job)
+
+    def resend(self, job: str) -> None:
+        self._resend.add(job)
+
+    def wants_resend(self, job: str) -> bool:
+        return job in self._resend
+
+    def commit_sent(self, job: str, action: Action) -> bool:
+        self._resend.discard(job)
+        return self._records.put_recovery(replace(self._view.recoveries[job].value, pending=action), False)
+
+    def misplaced(self, job: str) -> str:
+        """A node that got a case after it was chosen is not used."""
+        stored = self._view.recoveries.get(job)
+        sick = [n for n in (stored.value.nodes if stored else ()) if n in self._view.cases]
+        return f"{sick[0]} has an open case now" if sick else ""
+
+    def due(self, dispatcher: Dispatcher, now: Now) -> list[tuple[str, str]]:
+        return [("job", j) for j in self._pending if dispatcher.is_due(self._action(j), now.watch)]
+
+    def asks(self, dispatcher: Dispatcher) -> list[float]:
+        times = [dispatcher.due_at(self._action(j)) for j in self._pending]
+        return [t for t in times if t is not None]
+
+    def _action(self, job: str) -> Action:
+        action = self._view.recoveries[job].value.pending
+        assert action is not None
+        return action
+
+    def is_busy(self) -> bool:
+        return bool(self._busy)
+
+    # -- notices
+
+    def letters(self) -> list[tuple[str, str, str, Notice]]:
+        letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]
+        self._unsaid = {}
+        return letters
+
+    def told(self, kind: str, job: str, keys: set[str]) -> None:
+        stored = self._view.recoveries.get(job)
+        if stored is not None:
+            left = tuple(n for n in stored.value.notices if n.key not in keys)
+            self._records.put_recovery(replace(stored.value, notices=left), False)
+
+
+WANTS_NODES = frozenset({RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY})
+READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
+
+
+def _verdict(job: Job | None) -> blame.BlameVerdict | None:
+    """What the logs of the ranks that died by themselves say."""
+    lines = [line for x in (job.exits if job else ()) for line in x.tail]
+    return blame.blame(lines) if lines else None
+
+
+def _is_worth_keeping(before: Recovery, after: Recovery) -> bool:
+    """A further step of a running job is kept in memory; the store hears of transitions."""
+    same = replace(after, job_step=before.job_step, progressed=before.progressed, refusal=before.refusal)
+    return same != before

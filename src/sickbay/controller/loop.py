@@ -1,0 +1,225 @@
+"""The central shell: gather, decide, commit, perform. Woken by events, sleeping until the next deadline.
+
+One pass (`turn`) drains the inbox, lets core decide for every node and job that was touched or is due, commits each
+decision under the leader's epoch, and only then asks the platform. If the process dies on any line, the next leader
+reads the same records and goes on. It holds no decision of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from sickbay.catalog import Catalog
+from sickbay.controller.crew import Crew
+from sickbay.controller.desk import Desk
+from sickbay.controller.dispatch import Answer, Dispatcher, lost_for_good, may_resend, sent
+from sickbay.controller.jobs import JobDesk
+from sickbay.controller.outbox import Outbox
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
+from sickbay.core.turn import Now
+from sickbay.errors import NotLeader
+from sickbay.model import SENT_ONCE, Action, Change, Failed, Verb
+from sickbay.ports import Clock, Leader, Platform, Store
+from sickbay.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    def __init__(
+        self, platform: Platform, store: Store, catalog: Catalog, settings: Settings, clock: Clock, leader: Leader,
+        outbox: Outbox, crew: Crew,
+    ) -> None:  # fmt: skip
+        self._platform, self._settings, self._clock, self._leader = platform, settings, clock, leader
+        self._outbox, self._crew = outbox, crew
+        self.view = View()
+        self.records = Records(store, self.view, settings.cluster)
+        self._inbox: deque[Change | Answer] = deque()
+        self.woken = threading.Event()
+        self._dispatcher = Dispatcher(platform, crew, clock, self._receive)
+        self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs)
+        self._jobs = JobDesk(self.view, self.records, catalog, settings)
+        self._unwatch: Callable[[], None] = lambda: None
+        self._leads = False
+        self._watch, self._last, self._planned = 0.0, 0.0, 0.0
+        self._saved_watch = 0.0
+        self._token: int | None = None
+        self._letters: dict[str, tuple[str, str]] = {}  # notice key -> (kind, owner)
+
+    # -- life
+
+    def start(self) -> bool:
+        """Try to lead; read everything once, then follow changes. False while somebody else leads."""
+        if not self._leader.acquire():
+            return False
+        self.records.take_over()
+        self._watch = self._saved_watch = self.records.ledger.watch_time
+        self._last, self._planned = self._clock.monotonic(), self._settings.controller.period_s
+        self._unwatch = self._platform.watch(self._receive)
+        self.view.replace_all(self._platform.observe())
+        self._jobs.begin(self._now())
+        self._leads = True
+        log.info("leading epoch=%d open_cases=%d", self.records.epoch, len(self.view.cases))
+        return True
+
+    def stop(self) -> None:
+        """Leave cleanly: nothing new is asked, what is under way is left to the next leader."""
+        self._unwatch()
+        self._crew.close()
+        if self._leads:
+            self._leader.release()
+        self._leads = False
+
+    def resync(self) -> None:
+        """Read everything again: after a gap in the watch, or once in a while."""
+        self.view.replace_all(self._platform.observe())
+
+    def _receive(self, item: Change | Answer) -> None:
+        self._inbox.append(item)
+        self.woken.set()
+
+    def _now(self) -> Now:
+        return Now(self._watch, self._clock.now())
+
+    # -- one pass
+
+    def turn(self) -> float:
+        """One pass; returns how many seconds to sleep at most. Raises NotLeader when a newer leader is there."""
+        if not self._leads:
+            raise NotLeader("this controller does not lead")
+        self._advance()
+        now = self._now()
+        self._gather(now)
+        self.view.touch_due(now.watch)
+        self._desk.decide_touched(now)
+        self._jobs.decide_touched(now, self._desk.take_suspects)
+        self._desk.decide_touched(now)
+        self._desk.admit(now)
+        self._save_ledger(now)
+        self._tell(now)
+        self._dispatch(now)
+        return self._plan_sleep()
+
+    def _advance(self) -> None:
+        """Watch time passes only while we watch: a gap longer than two planned sleeps counts as two."""
+        mono = self._clock.monotonic()
+        self._watch += max(0.0, min(mono - self._last, 2 * self._planned))
+        self._last = mono
+
+    def _gather(self, now: Now) -> None:
+        self.woken.clear()
+        self._read_people()
+        while self._inbox:
+            item = self._inbox.popleft()
+            if isinstance(item, Answer):
+                self._hear(item, now)
+            else:
+                self.view.apply(item)
+
+    def _read_people(self) -> None:
+        token = self.records.store.token()
+        if token == self._token:
+            return
+        self._token = token
+        before = self.view.pauses
+        commands = self.records.read_people()
+        if self.view.pauses != before:
+            for node in list(self.view.cases):
+                self.view.touch_node(node)
+            for job in list(self.view.recoveries):
+                self.view.touch_job(job)
+        if commands:
+            self._desk.take_commands(commands)
+
+    def _hear(self, answer: Answer, now: Now) -> None:
+        if answer.node is not None:
+            self.view.put_node(answer.node)
+        desk = self._desk if answer.kind == "node" else self._jobs
+        action = desk.pending(answer.owner)
+        if action is None or action.key != answer.key:
+            return  # a late answer: the step it was for is over
+        if may_resend(action, answer.outcome):
+            desk.resend(answer.owner)
+            return
+        desk.hear(answer.owner, answer.key, lost_for_good(answer.outcome))
+        self._dispatcher.forget(answer.key)
+
+    def _save_ledger(self, now: Now) -> None:
+        moved = self._watch - self._saved_watch >= self._settings.controller.period_s
+        if moved or self._desk.ledger is not self.records.ledger:
+            ledger = replace(self._desk.ledger, watch_time=self._watch, last_pass=now.wall)
+            if self.records.put_ledger(ledger):
+                self._saved_watch = self._watch
+            self._desk.ledger = self.records.ledger
+
+    # -- asking the platform
+
+    def _dispatch(self, now: Now) -> None:
+        due = [*self._desk.due(self._dispatcher, now), *self._jobs.due(self._dispatcher, now)]
+        if not due:
+            return
+        if not self._leader.acquire():
+            raise NotLeader("the lead was lost")
+        self.records.still_leads()
+        for kind, owner in due:
+            self._ask(kind, owner, now)
+
+    def _ask(self, kind: str, owner: str, now: Now) -> None:
+        desk = self._desk if kind == "node" else self._jobs
+        action = desk.pending(owner)
+        if action is None:
+            return
+        if action.verb in SENT_ONCE:
+            action = self._prepare(desk, owner, action, now)
+        if action is not None:
+            self._dispatcher.perform(action, owner, kind, now.watch)
+
+    def _prepare(self, desk: Desk | JobDesk, owner: str, action: Action, now: Now) -> Action | None:
+        """Commit before the first call; afterwards only look, unless the first call is known lost."""
+        if action.sends and not desk.wants_resend(owner):
+            return replace(action, call=False)
+        refused = self._jobs.misplaced(owner) if action.verb is Verb.RESTART_JOB else ""
+        if refused:
+            self._receive(Answer(owner, "job", action.key, Failed(refused)))
+            return None
+        before = self._dispatcher.before(action) if not action.sends else action.before
+        if before is None:
+            return None  # the node cannot be read: ask again on the next pass
+        action = sent(action, before, now.wall)
+        return action if desk.commit_sent(owner, action) else None
+
+    # -- telling people
+
+    def _tell(self, now: Now) -> None:
+        for key, kind, owner, notice in (*self._desk.letters(), *self._jobs.letters()):
+            self._letters[key] = (kind, owner)
+            self._outbox.put((notice,))
+        delivered = self._outbox.pump(now.wall)
+        by_owner: dict[tuple[str, str], set[str]] = {}
+        for key in delivered:
+            if key in self._letters:
+                by_owner.setdefault(self._letters.pop(key), set()).add(key)
+        for (kind, name), keys in by_owner.items():
+            (self._jobs if kind == "job" else self._desk).told(kind, name, keys)
+
+    # -- sleeping
+
+    def _plan_sleep(self) -> float:
+        """Until the next deadline or ask, at most one period while anything is open."""
+        limits = self._settings.controller
+        busy = bool(self.view.cases) or self._jobs.is_busy()
+        self._planned = limits.period_s if busy else limits.idle_period_s
+        times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
+        if self._inbox or self.view.touched_nodes or self.view.touched_jobs:
+            return 0.0
+        ahead = min(times) - self._watch if times else self._planned
+        return min(max(0.05, ahead), self._planned)
+
+    def _next_ask(self) -> float | None:
+        asks = [*self._desk.asks(self._dispatcher), *self._jobs.asks(self._dispatcher)]
+        return min(asks) if asks else None

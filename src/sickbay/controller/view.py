@@ -1,0 +1,196 @@
+"""What the controller knows in memory: the newest look at every node and job, the records behind them, and indexes.
+
+Everything here can be thrown away and read again from the platform and the store. Cost of an update follows the change,
+never the size of the fleet. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sickbay.core.admit import Counts
+from sickbay.model import (
+    Case,
+    Change,
+    Fleet,
+    Job,
+    JobChanged,
+    Node,
+    NodeChanged,
+    NodeDeleted,
+    NodeRecord,
+    Pause,
+    Progress,
+    Recovery,
+)
+from sickbay.ports import Stored
+
+
+class View:
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.gone: set[str] = set()
+        self.jobs: dict[str, Job] = {}
+        self.records: dict[str, Stored[NodeRecord]] = {}
+        self.cases: dict[str, Stored[Case]] = {}  # by node: one open case each
+        self.recoveries: dict[str, Stored[Recovery]] = {}
+        self.condemned: frozenset[str] = frozenset()
+        self.pauses: dict[str, Pause] = {}
+        self.free: set[str] = set()  # ready, open for work, nothing on them
+        self.members: dict[str, int] = defaultdict(int)  # nodes per factor and per scope
+        self.down: dict[str, set[str]] = defaultdict(set)
+        self.touched_nodes: dict[str, None] = {}  # ordered sets
+        self.touched_jobs: dict[str, None] = {}
+        self.waiting_jobs: set[str] = set()
+        self._due: list[tuple[float, str, str]] = []
+        self._due_at: dict[tuple[str, str], float] = {}
+
+    # -- changes from the platform
+
+    def apply(self, change: Change) -> None:
+        if isinstance(change, NodeChanged):
+            self.put_node(change.node)
+        elif isinstance(change, NodeDeleted):
+            self._delete_node(change)
+        elif isinstance(change, JobChanged):
+            self.put_job(change.job)
+        else:
+            self._progress(change)
+
+    def replace_all(self, fleet: Fleet) -> None:
+        """A resync: what is not in it is not there any more."""
+        seen = {n.name for n in fleet.nodes}
+        for name in [n for n in self.nodes if n not in seen]:
+            self._forget(name)
+            self.touch_node(name)
+        for node in fleet.nodes:
+            self.put_node(node)
+        live = {j.id for j in fleet.jobs}
+        for gone in [j for j in self.jobs if j not in live]:
+            del self.jobs[gone]
+            self.touch_job(gone)
+        for job in fleet.jobs:
+            self.put_job(job)
+
+    def put_node(self, node: Node) -> None:
+        old = self.nodes.get(node.name)
+        if old is not None and old.version > node.version:
+            return  # a late answer of an older look
+        if old is not None:
+            self._count(old, -1)
+        self.nodes[node.name] = node
+        self.gone.discard(node.name)
+        self._count(node, +1)
+        self._index(node)
+        self.touch_node(node.name)
+
+    def _index(self, node: Node) -> None:
+        unavailable = not node.ready or node.cordoned or node.gate
+        for scope in scopes_of(node):
+            (self.down[scope].add if unavailable else self.down[scope].discard)(node.name)
+        if unavailable or node.jobs or node.gone:
+            self.free.discard(node.name)
+        elif node.name not in self.free:
+            self.free.add(node.name)
+            self.touched_jobs.update(dict.fromkeys(sorted(self.waiting_jobs)))
+
+    def _count(self, node: Node, by: int) -> None:
+        for scope in scopes_of(node):
+            self.members[scope] += by
+        for name, value in node.factors.items():
+            self.members[f"{name}={value}"] += by
+
+    def _delete_node(self, change: NodeDeleted) -> None:
+        old = self.nodes.get(change.name)
+        if old is not None and old.version > change.version:
+            return
+        self._forget(change.name)
+        if change.gone:
+            self.gone.add(change.name)
+        self.touch_node(change.name)
+
+    def _forget(self, name: str) -> None:
+        node = self.nodes.pop(name, None)
+        if node is None:
+            return
+        self._count(node, -1)
+        self.free.discard(name)
+        for scope in scopes_of(node):
+            self.down[scope].discard(name)
+
+    def put_job(self, job: Job) -> None:
+        old = self.jobs.get(job.id)
+        if old is not None and old.version > job.version:
+            return
+        self.jobs[job.id] = job
+        self.touch_job(job.id)
+        if old is None or old.phase is not job.phase:
+            for node in job.nodes:
+                if node in self.cases:
+                    self.touch_node(node)
+
+    def _progress(self, p: Progress) -> None:
+        job = self.jobs.get(p.job)
+        if job is not None and p.step > job.step:
+            self.jobs[p.job] = replace(job, step=p.step, step_at=p.at)
+            self.touch_job(p.job)
+
+    # -- what wants a turn
+
+    def touch_node(self, name: str) -> None:
+        self.touched_nodes[name] = None
+
+    def touch_job(self, job: str) -> None:
+        self.touched_jobs[job] = None
+
+    def due(self, kind: str, name: str, at: float | None) -> None:
+        """Ask for a turn at this watch time; the newest wish counts."""
+        if at is None:
+            self._due_at.pop((kind, name), None)
+            return
+        self._due_at[(kind, name)] = at
+        heapq.heappush(self._due, (at, kind, name))
+
+    def touch_due(self, now: float) -> None:
+        while self._due and self._due[0][0] <= now:
+            at, kind, name = heapq.heappop(self._due)
+            if self._due_at.get((kind, name)) != at:
+                continue  # an older wish
+            del self._due_at[(kind, name)]
+            (self.touch_node if kind == "node" else self.touch_job)(name)
+
+    def next_due(self) -> float | None:
+        while self._due and self._due_at.get(self._due[0][1:]) != self._due[0][0]:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    # -- questions
+
+    def counts(self) -> Counts:
+        return Counts(self.members, self.down)
+
+    def open_cases(self) -> Iterator[Case]:
+        return (stored.value for stored in self.cases.values())
+
+    def paused(self, node: Node | None, name: str, wall: float) -> str:
+        """Why hands are off this node, or ""."""
+        if not self.pauses:
+            return ""
+        scopes = ["fleet", f"node:{name}"] + ([f"pool:{node.pool}"] if node else [])
+        for scope in scopes:
+            pause = self.pauses.get(scope)
+            if pause is not None and (pause.until is None or wall < pause.until):
+                return f"{scope} is paused by {pause.by}" + (f": {pause.why}" if pause.why else "")
+        return ""
+
+
+def scopes_of(node: Node) -> list[str]:
+    scopes = ["fleet", f"pool:{node.pool}"]
+    if node.rack:
+        scopes.append(f"rack:{node.rack}")
+    if node.domain:
+        scopes.append(f"domain:{node.domain}")
+    return scopes

@@ -1,0 +1,245 @@
+"""Blast radius: who may take a node out of service or treat it now, and in words why the others may not.
+
+Requests in, a new Ledger with the granted seats out; seats are written before any case moves, so two writers cannot
+both take the last one. Every refusal says why and when it is looked at again. Called by controller/loop.py once a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from sickbay.model import TREATMENTS, Case, Ledger, Node, Phase, Seat, Severity, Verb, When
+from sickbay.settings import Limit, Policy
+
+OUT, TREAT = "out", "treat"
+AGAIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A case that wants a seat."""
+
+    case: str
+    node: str
+    kind: str  # OUT | TREAT
+    verb: Verb
+    pool: str
+    rack: str
+    domain: str
+    when: When
+    severity: Severity
+    since: float
+    down: bool  # already out on a fresh read: not ready, or cordoned by somebody else
+    hurts: bool  # work that is alive would be stopped
+    approved: bool
+    in_window: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Nodes and unavailable nodes per scope ("fleet", "pool:x", "rack:y", "domain:z")."""
+
+    total: Mapping[str, int] = field(default_factory=dict)
+    down: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    why: str
+    again_at: float  # watch time
+    full: str = ""  # scope whose limit is full
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    ledger: Ledger
+    granted: frozenset[str] = frozenset()
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+
+
+def admit(
+    requests: Sequence[Request], ledger: Ledger, counts: Counts, policy_for: Callable[[str], Policy], now: float
+) -> Admitted:
+    """Grant what fits, the most urgent first; a request that already has its seat is granted again."""
+    granted: set[str] = set()
+    refused: dict[str, Refusal] = {}
+    for request in sorted(requests, key=_urgency):
+        if _has_seat(ledger, request):
+            granted.add(request.case)
+            continue
+        refusal = _refusal(request, ledger, counts, policy_for(request.pool), now)
+        if refusal is not None:
+            refused[request.case] = refusal
+            continue
+        ledger = _seat(ledger, request, policy_for(request.pool), now)
+        granted.add(request.case)
+    return Admitted(ledger, frozenset(granted), refused)
+
+
+def _urgency(request: Request) -> tuple[bool, int, float, str]:
+    return (request.when is not When.NOW, -request.severity, request.since, request.case)
+
+
+def _has_seat(ledger: Ledger, request: Request) -> bool:
+    return any(s.case == request.case and s.kind == request.kind and s.verb == request.verb.value for s in ledger.seats)
+
+
+def _refusal(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    """The first reason that stands against it, or None."""
+    rules = (_breaker, _approval, _maintenance, _out_limits, _treat_limits, _window, _jobs_hurt)
+    return next((no for rule in rules if (no := rule(r, ledger, counts, policy, now)) is not None), None)
+
+
+def _breaker(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    if not ledger.breaker or now >= ledger.breaker_until:
+        return None
+    return Refusal(f"the breaker is open: {ledger.breaker}", ledger.breaker_until)
+
+
+def _approval(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    if r.verb.value not in policy.approval or r.approved:
+        return None
+    return Refusal(f"{r.verb} needs a person's approval: sickbay case approve {r.case}", now + AGAIN_S)
+
+
+def _maintenance(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    if r.in_window or r.when is not When.IDLE:
+        return None
+    return Refusal(
+        f"outside the maintenance windows ({', '.join(policy.windows)}), and this fault can wait", now + AGAIN_S
+    )
+
+
+def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    """A node that is already down takes nothing away from the fleet, so it needs no free seat."""
+    if r.kind != OUT or r.down:
+        return None
+    for scope, limit in _scopes(r, policy):
+        if scope not in counts.total:
+            continue
+        most = room(limit, counts.total[scope])
+        out = out_of_service(scope, ledger, counts)
+        reserve = 1 if r.when is not When.NOW and most >= 2 else 0
+        if len(out) + 1 > most - reserve:
+            names = ", ".join(sorted(out)[:8]) or "none"
+            kept = " (one place is kept for urgent faults)" if reserve and len(out) + 1 <= most else ""
+            why = f"{len(out)} of at most {most} nodes of {scope} are out already: {names}{kept}"
+            return Refusal(why, now + AGAIN_S, full=scope)
+    return None
+
+
+def _scopes(r: Request, policy: Policy) -> list[tuple[str, Limit]]:
+    named = [("fleet", policy.max_out_fleet), (f"pool:{r.pool}", policy.max_out)]
+    if r.rack:
+        named.append((f"rack:{r.rack}", policy.max_out_rack))
+    if r.domain:
+        named.append((f"domain:{r.domain}", policy.max_out_domain))
+    return named
+
+
+def room(limit: Limit, total: int) -> int:
+    """The smaller of count and percent, but never below `at_least`: ten percent of five nodes is still one."""
+    return max(min(limit.count, int(total * limit.percent / 100.0)), min(limit.at_least, total))
+
+
+def out_of_service(scope: str, ledger: Ledger, counts: Counts) -> set[str]:
+    """Everything that is out, by anybody's doing."""
+    ours = {s.node for s in ledger.seats if s.kind == OUT and _in_scope(s, scope)}
+    return ours | set(counts.down.get(scope, ()))
+
+
+def _in_scope(seat: Seat, scope: str) -> bool:
+    return scope in ("fleet", f"pool:{seat.pool}", f"rack:{seat.rack}", f"domain:{seat.domain}")
+
+
+def _treat_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    if r.kind != TREAT:
+        return None
+    scope = f"pool:{r.pool}"
+    most = room(policy.at_once, counts.total.get(scope, 1))
+    busy = sorted({s.node for s in ledger.seats if s.kind == TREAT and s.pool == r.pool and s.case != r.case})
+    if len(busy) + 1 <= most:
+        return None
+    return Refusal(
+        f"{len(busy)} of at most {most} nodes of {scope} are being treated: {', '.join(busy[:8])}", now + AGAIN_S
+    )
+
+
+def _window(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    most = policy.per_window.get(r.verb.value)
+    grants = recent(ledger, f"{r.pool}/{r.verb}", policy, now)
+    if most is None or (r.down and r.kind == OUT) or len(grants) < most:
+        return None
+    why = f"{len(grants)} {r.verb} in pool {r.pool} within {policy.window_s / 60:.0f} minutes, at most {most}"
+    return Refusal(why, grants[0] + policy.window_s)
+
+
+def _jobs_hurt(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
+    """A fault that is `now` has cost its job already; only the others are a choice."""
+    if r.kind != OUT or not r.hurts or r.when is not When.CHECKPOINT:
+        return None
+    hurt = recent(ledger, "fleet/jobs-hurt", policy, now)
+    if len(hurt) < policy.jobs_hurt_per_window:
+        return None
+    return Refusal(
+        f"our drains have stopped {len(hurt)} jobs within {policy.window_s / 60:.0f} minutes", hurt[0] + policy.window_s
+    )
+
+
+def recent(ledger: Ledger, name: str, policy: Policy, now: float) -> tuple[float, ...]:
+    return tuple(t for t in ledger.windows.get(name, ()) if now - t < policy.window_s)
+
+
+def _seat(ledger: Ledger, r: Request, policy: Policy, now: float) -> Ledger:
+    seat = Seat(r.case, r.node, r.kind, r.verb.value, r.pool, r.rack, r.domain, now, r.when is When.NOW)
+    windows = dict(ledger.windows)
+    windows[f"{r.pool}/{r.verb}"] = (*recent(ledger, f"{r.pool}/{r.verb}", policy, now), now)
+    if r.kind == OUT and r.hurts and r.when is When.CHECKPOINT:
+        windows["fleet/jobs-hurt"] = (*recent(ledger, "fleet/jobs-hurt", policy, now), now)
+    others = tuple(s for s in ledger.seats if not (s.case == r.case and s.kind == r.kind))
+    return replace(ledger, seats=(*others, seat), windows=windows)
+
+
+# --- what wants a seat, what gives one back -------------------------------------------------------------------------
+
+
+def request_of(
+    case: Case, node: Node | None, verb: Verb, *, when: When, severity: Severity, in_window: bool, alive: bool
+) -> Request:
+    down = node is None or not node.ready or bool(node.others) or node.gate
+    return Request(
+        case=case.id, node=case.node, kind=TREAT if verb in TREATMENTS else OUT, verb=verb, pool=case.pool,
+        rack=node.rack if node else "", domain=node.domain if node else "", when=when, severity=severity,
+        since=case.entered, down=down, hurts=alive, approved=verb in case.approved, in_window=in_window,
+    )  # fmt: skip
+
+
+def is_needed(seat: Seat, case: Case | None) -> bool:
+    """Out seats last as long as the case is open, treat seats as long as a treatment may be under way."""
+    if case is None:
+        return False
+    if seat.kind == OUT:
+        return case.phase is not Phase.SUSPECTED
+    return case.phase in (Phase.REPAIRING, Phase.QUEUED) or case.unfinished is not None
+
+
+def sweep(ledger: Ledger, cases: Mapping[str, Case]) -> Ledger:
+    """Drop seats nobody needs: of ended cases, of finished treatments, of a controller that died in between."""
+    kept = tuple(s for s in ledger.seats if is_needed(s, cases.get(s.case)))
+    return ledger if len(kept) == len(ledger.seats) else replace(ledger, seats=kept)
+
+
+def trip(ledger: Ledger, policy: Policy, escalated: int, now: float) -> Ledger:
+    """Count escalations; too many in a window open the breaker, a quiet period closes it."""
+    times = recent(ledger, "fleet/escalated", policy, now)
+    if escalated:
+        times = (*times, *(now for _ in range(escalated)))
+        ledger = replace(ledger, windows={**ledger.windows, "fleet/escalated": times})
+    if len(times) >= policy.breaker_failures and escalated:
+        why = f"{len(times)} cases were escalated within {policy.window_s / 60:.0f} minutes"
+        return replace(ledger, breaker=why, breaker_until=now + policy.breaker_quiet_s)
+    if ledger.breaker and now >= ledger.breaker_until:
+        return replace(ledger, breaker="", breaker_until=0.0)
+    return ledger

@@ -1,0 +1,172 @@
+"""One node's turn: what it shows, what we know, what a person asked, what a door answered -> the next Case.
+
+Pure: the controller gathers a NodeSlice, calls `decide`, commits the Decision, and only then performs. All transitions
+of one turn are one write. Cost follows what changed: nothing here looks at another node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sickbay.core import machine, obey, sight, steps, triage
+from sickbay.core.phases import RULES
+from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
+from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
+
+TURNS_MAX = 12  # transitions in one turn; the table has no cycle without an outcome or a deadline in it
+UNTREATED = frozenset(
+    {Phase.SUSPECTED, Phase.WAITING, Phase.CORDONING, Phase.HOLDING, Phase.DRAINING, Phase.COLLECTING, Phase.QUEUED}
+)
+HELD_SAFE = frozenset({Phase.HOLDING, Phase.DRAINING, Phase.COLLECTING, Phase.QUEUED, Phase.REPAIRING, Phase.VERIFYING})
+
+
+def decide(s: NodeSlice, ctx: Context) -> Decision:
+    turn = Turn(s, ctx, s.record, s.case)
+    if s.case is not None and s.case.pending is not None and s.answers == s.case.pending.key:
+        turn.outcome = s.outcome
+    sight.note_readiness(turn)
+    sight.take_findings(turn)
+    sight.explain_away(turn)
+    if turn.case is None:
+        _open(turn)
+    obey.freeze(turn)
+    obey.obey(turn)
+    _run(turn)
+    return _conclude(turn)
+
+
+def _open(turn: Turn) -> None:
+    node, ctx = turn.s.node, turn.ctx
+    if node is None or node.gone or node.opted_out or turn.s.gone:
+        return
+    latches = triage.openable(turn.record, ctx.catalog, ctx.now.watch)
+    if not latches:
+        return
+    latches = tuple(sorted(latches, key=lambda la: (-la.severity, la.since)))
+    turn.case, turn.record = triage.open_case(
+        turn.record, node, latches, ctx.catalog, ctx.policy, now=ctx.now.watch, at=ctx.now.wall, cluster=ctx.cluster
+    )
+    turn.case = replace(turn.case, newcomer=all(la.fault == "newcomer" for la in latches))
+    turn.fresh = ()
+
+
+def _run(turn: Turn) -> None:
+    """Apply events until none is left. Every round consumes an outcome, a deadline or a fresh diagnosis."""
+    _merge(turn)
+    for _ in range(TURNS_MAX):
+        case = turn.case
+        if case is None or case.phase in machine.ENDS:
+            return
+        move = _from_outside(turn, case) or _from_phase(turn, case) or _from_time(turn, case)
+        if move is None:
+            return
+        moved = steps.step(turn, case, move)
+        if moved is None:
+            return
+        turn.case = moved
+
+
+def _merge(turn: Turn) -> None:
+    case = turn.case
+    if case is None or not turn.fresh or case.phase in machine.ENDS or case.factor:
+        return
+    known = {(d.fault, d.place.device) for d in case.diagnoses}
+    merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog)
+    for d in turn.fresh:
+        if (d.fault, d.place.device) not in known:
+            title = turn.ctx.catalog.faults[d.fault].title
+            quote = d.because[0] if d.because else d.code
+            merged = machine.note(merged, "MERGED", at=turn.ctx.now.wall, by="sickbay", why=f"also {title}: {quote}")
+    turn.case = replace(merged, newcomer=False) if turn.worse else merged
+
+
+def _from_outside(turn: Turn, case: Case) -> Move | None:
+    """What people and providers did to the node."""
+    node = turn.s.node
+    if turn.s.gone or (node is not None and node.gone):
+        return (Event.GONE, "the provider says the machine no longer exists", "platform")
+    if node is None or case.factor:
+        return None
+    if case.instance and node.instance != case.instance:
+        event = Event.REPLACED if case.rung is Verb.REPLACE and case.phase is Phase.REPAIRING else Event.GONE
+        return (event, f"{case.node} is another machine now ({node.instance})", "platform")
+    if node.uid != case.uid:
+        turn.case = replace(case, uid=node.uid)
+        return _rejoined(turn, turn.case)
+    if _is_explained(turn, case):
+        return (Event.CANCELLED, "a common cause explains it; no node is treated for that", "sickbay")
+    if node.opted_out and not case.cancelled:
+        return (Event.CANCELLED, "the node was opted out", "operator")
+    if _was_uncordoned(case, node):
+        return (Event.CANCELLED, "somebody uncordoned the node; it is left as they left it", "operator")
+    return None
+
+
+def _rejoined(turn: Turn, case: Case) -> Move | None:
+    if Event.REJOINED not in machine.TABLE[case.phase]:
+        return None
+    return (Event.REJOINED, "the node object was deleted and is back, the machine is the same", "platform")
+
+
+def _is_explained(turn: Turn, case: Case) -> bool:
+    untreated = case.phase in UNTREATED and not case.cancelled and not case.rungs_tried
+    return untreated and bool(turn.s.explained) and all(d.fault in turn.s.explained for d in case.diagnoses)
+
+
+def _was_uncordoned(case: Case, node: Node) -> bool:
+    """Believed only at a resource version later than our cordon, and never while we ourselves are returning it."""
+    if not case.cordon_version or node.version <= case.cordon_version or case.cancelled:
+        return False
+    watched = case.phase in HELD_SAFE or case.phase is Phase.ESCALATED
+    return watched and (not node.cordoned or node.mark != case.id)
+
+
+def _from_time(turn: Turn, case: Case) -> Move | None:
+    if case.held or case.paused or case.deadline is None or turn.ctx.now.watch < case.deadline:
+        return None
+    minutes = (turn.ctx.now.watch - case.entered) / 60
+    tail = f"; {case.refusal}" if case.refusal else ""
+    return (Event.TIMED_OUT, f"{case.phase} took {minutes:.0f} minutes{tail}", "sickbay")
+
+
+def _from_phase(turn: Turn, case: Case) -> Move | None:
+    rule = RULES.get(case.phase)
+    move = rule(turn, case) if rule else None
+    if move is not None and len(move) == 2:
+        return (move[0], move[1], "sickbay")
+    return None
+
+
+def _conclude(turn: Turn) -> Decision:
+    case, now, record = turn.case, turn.ctx.now, turn.record
+    ended = case is not None and case.phase in machine.ENDS
+    condemn: tuple[tuple[str, str], ...] = ()
+    if case is not None and ended:
+        record = triage.close(record, case, turn.ctx.policy, now=now.watch, at=now.wall)
+        if case.phase is Phase.RESOLVED and (case.rung is Verb.REPLACE or turn.s.gone):
+            record = replace(record, latched=(), lemon="")
+        condemn = _condemned(case)
+    if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:
+        case = replace(case, refusal=turn.s.refusal.why, retry_at=turn.s.refusal.again_at)
+    opened = turn.s.case is None and case is not None
+    return Decision(record, case, opened, ended, tuple(turn.consumed), condemn)
+
+
+def _condemned(case: Case) -> tuple[tuple[str, str], ...]:
+    """Parts that left with a replaced machine. Should one of them come back, it is refused."""
+    if case.phase is not Phase.RESOLVED or Verb.REPLACE not in case.rungs_tried:
+        return ()
+    return tuple((d.part, f"{d.fault} in case {case.id}") for d in case.diagnoses if d.part)
+
+
+def wake_at(case: Case, record: NodeRecord, ctx: Context) -> float | None:
+    """The next watch time at which this case wants a turn by itself."""
+    times = [t for t in (case.deadline, case.retry_at) if t is not None]
+    if case.phase is Phase.HOLDING:
+        seen = max((la.seen for la in record.latched), default=case.entered)
+        times.append(max(seen + ctx.policy.settle_s, ctx.now.watch + 1.0))
+        times.append(case.entered + ctx.policy.checkpoint_s)
+    if case.phase is Phase.DRAINING and record.not_ready_since is not None:
+        times.append(record.not_ready_since + ctx.policy.unreachable_s)
+    ahead = [t for t in times if t > ctx.now.watch]
+    return min(ahead) if ahead else None

@@ -1,0 +1,142 @@
+"""Words: every notice and every story a person reads is written here, from the records alone.
+
+Called by core (notices), cli/why and the demo. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sickbay.catalog import Catalog
+from sickbay.model import Blame, Case, Diagnosis, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
+
+PHASE_WORDS: dict[Phase, str] = {
+    Phase.SUSPECTED: "under suspicion",
+    Phase.WAITING: "waiting for its turn to be taken out",
+    Phase.CORDONING: "being closed for new work",
+    Phase.HOLDING: "closed for new work; what runs may go on",
+    Phase.DRAINING: "being emptied",
+    Phase.COLLECTING: "having its evidence collected",
+    Phase.QUEUED: "waiting for its treatment",
+    Phase.REPAIRING: "being treated",
+    Phase.VERIFYING: "being examined",
+    Phase.RETURNING: "being returned to service",
+    Phase.ESCALATED: "in the hands of a person",
+    Phase.CANCELLING: "being let go",
+    Phase.RESOLVED: "well, or gone for good",
+    Phase.DISMISSED: "let go",
+    Phase.DEFERRED: "left for later",
+}
+
+LEVELS: dict[Phase, str] = {
+    Phase.ESCALATED: "urgent",
+    Phase.RESOLVED: "info",
+    Phase.DEFERRED: "warning",
+    Phase.DISMISSED: "info",
+    Phase.CORDONING: "info",
+}
+
+
+def headline(diagnoses: Sequence[Diagnosis], catalog: Catalog) -> str:
+    """The worst diagnosis in one clause."""
+    if not diagnoses:
+        return "nothing is known"
+    worst = max(diagnoses, key=lambda d: (d.severity, d.confidence))
+    fault = catalog.faults.get(worst.fault)
+    where = f" on GPU {worst.place.device}" if worst.place.device else ""
+    return (fault.title if fault else worst.fault) + where
+
+
+def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | None:
+    """The message that entering this phase is worth, if any."""
+    level = LEVELS.get(case.phase)
+    if level is None or (case.newcomer and case.phase is not Phase.ESCALATED):
+        return None
+    what = headline(case.diagnoses, catalog)
+    subject = case.factor or case.node
+    title = f"{subject}: {what} ({PHASE_WORDS[case.phase]})"
+    body = [f"{subject} is {PHASE_WORDS[case.phase]}: {why}."]
+    body += [f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3]
+    body += _todo(case)
+    return Notice(f"{case.id}/{case.step}", level, title, "\n".join(body), case.id, at)
+
+
+def _todo(case: Case) -> list[str]:
+    if case.phase is Phase.ESCALATED and case.factor:
+        return [f"No node is treated for this. When the cause is dealt with: sickbay case abort {case.id}"]
+    if case.phase is Phase.ESCALATED:
+        return [
+            f"Nothing more is done until a person decides: sickbay case show {case.id}, then "
+            f"sickbay case retry {case.id} (treat again), examine (verify only) or abort (let it go)."
+        ]
+    return []
+
+
+def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
+    """An instrument that is sick, a code we do not know: no disruption, one message."""
+    node = finding.place.node
+    title = f"{node}: {fault.title if fault else finding.code or finding.check}"
+    body = [f"{finding.reason}. The node stays in service."]
+    body += [f"Evidence: {line}" for line in finding.evidence[:2]]
+    if fault is not None and fault.advice:
+        body.append(fault.advice)
+    return Notice(f"{node}/{finding.boot_id}/{finding.code}", "warning", title, "\n".join(body), "", at)
+
+
+def case_story(case: Case) -> list[str]:
+    """The life of a case in sentences, oldest first."""
+    lines = [f"{entry.why[:1].upper()}{entry.why[1:]}" + _signed(entry.by) for entry in case.journal if entry.why]
+    last = f"{case.factor or case.node} is {PHASE_WORDS[case.phase]}"
+    lines.append(last + (f": {case.refusal}." if case.refusal else "."))
+    return lines
+
+
+def _signed(by: str) -> str:
+    return "." if by in ("", "sickbay", "platform") else f" (said {by})."
+
+
+RECOVERY_WORDS: dict[RecoveryPhase, str] = {
+    RecoveryPhase.RUNNING: "running",
+    RecoveryPhase.STALLED: "stalled: no rank makes a step",
+    RecoveryPhase.STOPPING: "being stopped as a whole",
+    RecoveryPhase.EXAMINING: "stopped while its nodes are examined",
+    RecoveryPhase.WAITING_FOR_CAPACITY: "waiting for nodes that are known to be good",
+    RecoveryPhase.RESTARTING: "being restarted",
+    RecoveryPhase.COMPLETED: "finished",
+    RecoveryPhase.FAILED: "given up",
+    RecoveryPhase.STOPPED: "stopped by somebody else",
+    RecoveryPhase.GONE: "deleted",
+}
+
+
+def recovery_story(recovery: Recovery) -> list[str]:
+    lines = [f"{entry.why[:1].upper()}{entry.why[1:]}." for entry in recovery.journal if entry.why]
+    last = f"{recovery.job} is {RECOVERY_WORDS[recovery.phase]}"
+    lines.append(last + (f": {recovery.refusal}." if recovery.refusal else "."))
+    return lines
+
+
+BLAME_WORDS = {
+    Blame.HARDWARE: "the hardware failed",
+    Blame.INFRASTRUCTURE: "the infrastructure under it failed",
+    Blame.USER_CODE: "its own program failed; no node is to blame",
+    Blame.UNKNOWN: "nothing explains it",
+}
+
+
+def restarted(recovery: Recovery, minutes: float, at: float) -> Notice:
+    """The one message an owner gets: which node, why, steps lost, resumed at."""
+    blame = BLAME_WORDS[recovery.blame or Blame.UNKNOWN]
+    nodes = f" ({', '.join(recovery.suspects)})" if recovery.suspects else ""
+    body = [
+        f"{recovery.job} was interrupted because {blame}{nodes}.",
+        *(f"Evidence: {quote}" for quote in recovery.because[:2]),
+        f"It runs again as attempt {recovery.attempt} from step {max(0, recovery.checkpoint_step)}: "
+        f"{recovery.lost_steps} steps and {minutes:.0f} minutes were lost.",
+    ]
+    return Notice(f"{recovery.job}/{recovery.step}", "info", f"{recovery.job} runs again", "\n".join(body), "", at)
+
+
+def gave_up(recovery: Recovery, why: str, at: float) -> Notice:
+    body = [f"{recovery.job} is not restarted: {why}.", *(f"Evidence: {quote}" for quote in recovery.because[:3])]
+    return Notice(f"{recovery.job}/{recovery.step}", "urgent", f"{recovery.job} has stopped", "\n".join(body), "", at)

@@ -1,0 +1,218 @@
+"""The life of a case: phases, events, the table, and `step`. Everything that changes a phase lives in this file.
+
+Rule 1: a phase in -ING is under way, a phase in -ED is at rest, an event says what happened.
+Rule 2: there are no guards here. Whether a limit has room, a ladder is used up or a check was conclusive is decided
+        elsewhere and arrives as an event (ADMITTED, EXHAUSTED, INCONCLUSIVE ...), so the table is total and drawable.
+Rule 3: every live phase but ESCALATED has a deadline and asks for at most one action; so every case ends
+        or rests with a person.
+Rule 4: `step` grows with each transition. An answer that carries an old step changes nothing, and "{case}/{step}" names
+        an action for ever, so a re-send is harmless and a second reboot is never mistaken for the first.
+
+Called by core/decide.py only. It must never look at a clock, a node or a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sickbay.model import TREATMENTS, Action, Case, Entry, Event, Phase, Place, Verb
+from sickbay.settings import Policy
+
+P, E = Phase, Event
+
+TABLE: dict[Phase, dict[Event, Phase]] = {
+    P.SUSPECTED: {E.CONFIRMED: P.WAITING, E.CLEARED: P.DISMISSED, E.TIMED_OUT: P.DISMISSED,
+                  E.CANCELLED: P.DISMISSED, E.GONE: P.DISMISSED},
+    P.WAITING: {E.ADMITTED: P.CORDONING, E.CLEARED: P.DISMISSED, E.TIMED_OUT: P.DEFERRED,
+                E.CANCELLED: P.DISMISSED, E.GONE: P.DISMISSED},
+    P.CORDONING: {E.DONE: P.HOLDING, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
+                  E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.HOLDING: {E.READY: P.DRAINING, E.WORSENED: P.DRAINING, E.CLEARED: P.DRAINING, E.TIMED_OUT: P.ESCALATED,
+                E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.DRAINING: {E.DONE: P.COLLECTING, E.UNREACHABLE: P.COLLECTING, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
+                 E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.COLLECTING: {E.DONE: P.QUEUED, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED,
+                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.QUEUED: {E.ADMITTED: P.REPAIRING, E.UNTREATED: P.VERIFYING, E.EXHAUSTED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
+               E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.REPAIRING: {E.DONE: P.VERIFYING, E.REPLACED: P.RESOLVED, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED,
+                  E.UNGUARDED: P.CORDONING, E.EXHAUSTED: P.ESCALATED,
+                  E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.VERIFYING: {E.DONE: P.RETURNING, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED, E.WORSENED: P.QUEUED,
+                  E.INCONCLUSIVE: P.ESCALATED, E.UNHELD: P.VERIFYING,
+                  E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.RETURNING: {E.DONE: P.RESOLVED, E.WORSENED: P.CORDONING, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
+                  E.UNHELD: P.CORDONING, E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.ESCALATED: {E.RETRIED: P.CORDONING, E.EXAMINED: P.CORDONING,
+                  E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.CANCELLING: {E.DONE: P.DISMISSED, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED, E.GONE: P.RESOLVED},
+    P.RESOLVED: {},
+    P.DISMISSED: {},
+    P.DEFERRED: {},
+}  # fmt: skip
+
+ENDS = frozenset(phase for phase, row in TABLE.items() if not row)
+LIVE = frozenset(TABLE) - ENDS
+
+# From COLLECTING to RETURNING only our own examination runs on the node.
+OURS_ALONE = frozenset({P.COLLECTING, P.QUEUED, P.REPAIRING, P.VERIFYING})
+
+# The next visit of QUEUED verifies only, it tries no rung.
+EXAMINES = frozenset({(P.HOLDING, E.CLEARED), (P.ESCALATED, E.EXAMINED), (P.RETURNING, E.UNHELD)})
+
+# A hold freezes everything but these.
+THROUGH_HOLD = frozenset({E.CANCELLED, E.GONE})
+
+# Once cancelled, nothing a person asks for may take the node again: it is only let go.
+AFTER_CANCEL = {E.RETRIED: P.CANCELLING, E.EXAMINED: P.CANCELLING, E.REJOINED: P.CANCELLING}
+
+# The action each phase asks for. REPAIRING asks for its rung; HOLDING for a checkpoint when the fault allows one.
+VERB_OF: dict[Phase, Verb] = {
+    P.CORDONING: Verb.CORDON,
+    P.DRAINING: Verb.DRAIN,
+    P.COLLECTING: Verb.COLLECT,
+    P.VERIFYING: Verb.VERIFY,
+    P.RETURNING: Verb.RELEASE,
+    P.CANCELLING: Verb.RELEASE,
+}
+
+# The setting that bounds each phase, in watch time. ESCALATED has none: a person owns it.
+DEADLINE_OF: dict[Phase, str] = {
+    P.SUSPECTED: "suspect_s",
+    P.WAITING: "waiting_s",
+    P.CORDONING: "cordon_s",
+    P.HOLDING: "hold_s",
+    P.DRAINING: "drain_s",
+    P.COLLECTING: "collect_s",
+    P.QUEUED: "queued_s",
+    P.VERIFYING: "verify_s",
+    P.RETURNING: "return_s",
+    P.CANCELLING: "cancel_s",
+}
+
+JOURNAL_MAX = 128
+
+
+def goes_to(case: Case, event: Event) -> Phase | None:
+    """Where this event takes the case; None if the row does not answer it, or a hold freezes it."""
+    if (case.held or case.paused) and event not in THROUGH_HOLD:
+        return None
+    if case.cancelled and event in AFTER_CANCEL and case.phase is P.ESCALATED:
+        return AFTER_CANCEL[event]
+    return TABLE[case.phase].get(event)
+
+
+def step(case: Case, event: Event, *, now: float, at: float, by: str, why: str, policy: Policy) -> Case | None:
+    """The case after this event, or None when nothing changes. `now` is watch time, `at` is wall time."""
+    phase = goes_to(case, event)
+    if phase is None:
+        return None
+    moved = replace(
+        case,
+        phase=phase,
+        step=case.step + 1,
+        entered=now,
+        deadline=None,
+        pending=None,
+        refusal="",
+        retry_at=None,
+        visits=case.visits + (phase is P.QUEUED),
+        examine=phase is not P.VERIFYING and (case.examine or (case.phase, event) in EXAMINES),
+        cancelled=case.cancelled or event is E.CANCELLED,
+        unguarded=case.unguarded + (event is E.UNGUARDED),
+        unfinished=_unfinished(case, event),
+        cordon_version=0 if phase is P.CORDONING else case.cordon_version,
+        rung=None if event is E.RETRIED else case.rung,
+        timeline=(*case.timeline, (phase.value, at))[-64:],
+    )
+    moved = note(moved, event.value, at=at, by=by, why=why)
+    return replace(moved, deadline=_deadline(moved, now, policy), pending=_asks(moved))
+
+
+def note(case: Case, event: str, *, at: float, by: str, why: str) -> Case:
+    """A journal line without a transition: a person's command, a merged diagnosis."""
+    entry = Entry(case.step, event, at, by, why, case.phase.value)
+    journal = (*case.journal, entry)
+    if len(journal) <= JOURNAL_MAX:
+        return replace(case, journal=journal)
+    return replace(case, journal=(*journal[:8], *journal[9:]), dropped_entries=case.dropped_entries + 1)
+
+
+def start_rung(case: Case, verb: Verb, timeout_s: float, now: float) -> Case:
+    """Name the rung of a case that has just entered REPAIRING, and ask for it."""
+    assert case.phase is P.REPAIRING
+    action = Action(f"{case.id}/{case.step}", verb, _place(case, verb))
+    tried = (*case.rungs_tried, verb)
+    return replace(case, rung=verb, rungs_tried=tried, pending=action, deadline=now + timeout_s, unfinished=None)
+
+
+def renew(case: Case, *, now: float, policy: Policy) -> Case:
+    """After a freeze: the phase gets its whole time again."""
+    if case.deadline is None:
+        return case
+    rung_s = case.deadline - case.entered if case.phase is P.REPAIRING else 0.0
+    return replace(case, entered=now, deadline=now + rung_s if rung_s else _deadline(case, now, policy))
+
+
+def _deadline(case: Case, now: float, policy: Policy) -> float | None:
+    setting = DEADLINE_OF.get(case.phase)
+    return now + float(getattr(policy, setting)) if setting else None
+
+
+def _asks(case: Case) -> Action | None:
+    """The action this phase asks for. A cancelled case first watches its sent treatment to the end."""
+    if case.factor:
+        return None
+    if case.phase is P.CANCELLING and case.unfinished is not None:
+        return replace(case.unfinished, call=False, ask_at=0.0)
+    if case.phase is P.ESCALATED and not case.cordon_version and not case.cancelled and not case.newcomer:
+        return _action(case, Verb.CORDON)  # escalated because the cordon failed: keep asking
+    verb = VERB_OF.get(case.phase)
+    return _action(case, verb) if verb else None
+
+
+def action(case: Case, verb: Verb, args: Mapping[str, str]) -> Action:
+    return Action(f"{case.id}/{case.step}", verb, Place(case.node), args)
+
+
+def _action(case: Case, verb: Verb) -> Action:
+    args = {}
+    if case.phase is P.CANCELLING:
+        args["cancel"] = "1"
+    if verb is Verb.VERIFY:
+        args["checks"] = ",".join(case.plan.verify_with)
+    return action(case, verb, args)
+
+
+def release_after_cancel(case: Case) -> Case:
+    """The sent treatment is over or lost: take our marks off under a new step, so that its answer is not mistaken."""
+    assert case.phase is P.CANCELLING
+    case = replace(case, step=case.step + 1, unfinished=None)
+    return replace(case, pending=_action(case, Verb.RELEASE))
+
+
+ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.UNGUARDED, E.GONE})
+
+
+def _unfinished(case: Case, event: Event) -> Action | None:
+    """A treatment that was sent from REPAIRING and has no final answer yet."""
+    if case.phase is not P.REPAIRING:
+        return case.unfinished
+    sent = case.pending is not None and case.pending.sends > 0
+    return case.pending if sent and event not in ANSWERED else None
+
+
+def _place(case: Case, verb: Verb) -> Place:
+    """A reset is for the sick device if there is exactly one; every stronger rung is for the node."""
+    devices = {d.place.device for d in case.diagnoses if d.place.device}
+    if verb is Verb.RESET_GPU and len(devices) == 1:
+        return Place(case.node, devices.pop())
+    return Place(case.node)
+
+
+def next_rung(case: Case, allowed: frozenset[Verb]) -> Verb | None:
+    """The weakest rung of the plan that is allowed and stronger than everything tried; None when there is none."""
+    above = TREATMENTS.index(case.rung) + 1 if case.rung is not None else 0
+    stronger = TREATMENTS[above:]
+    return next((r.verb for r in case.plan.rungs if r.verb in stronger and r.verb in allowed), None)

@@ -1,0 +1,93 @@
+"""A person's word: pause, hold, approve, abort, retry, examine, acknowledge.
+
+Every command is journalled with who and why.
+
+Called by core/decide.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sickbay.core import machine, steps
+from sickbay.core.turn import Turn
+from sickbay.model import Case, Command, Event, Verb
+
+
+def freeze(turn: Turn) -> None:
+    """A pause freezes like a hold; when it ends the phase gets its whole time again."""
+    case = turn.case
+    if case is None or case.paused == bool(turn.s.paused):
+        return
+    if turn.s.paused:
+        case = machine.note(case, "PAUSED", at=turn.ctx.now.wall, by="sickbay", why=turn.s.paused)
+        turn.case = replace(case, paused=True, refusal=turn.s.paused)
+    else:
+        case = machine.note(case, "RESUMED", at=turn.ctx.now.wall, by="sickbay", why="the pause is over")
+        turn.case = _thaw(turn, replace(case, paused=False, refusal=""))
+
+
+def _thaw(turn: Turn, case: Case) -> Case:
+    turn.unheld = True
+    return machine.renew(case, now=turn.ctx.now.watch, policy=turn.ctx.policy)
+
+
+def obey(turn: Turn) -> None:
+    for command in turn.s.commands:
+        turn.consumed.append(command.id)
+        if turn.case is not None:
+            turn.case = OBEY.get(command.verb, _refuse)(turn, turn.case, command)
+        elif command.verb == "acknowledge":
+            turn.record = replace(turn.record, latched=(), lemon="")
+
+
+def _note(turn: Turn, case: Case, command: Command, why: str = "") -> Case:
+    event = command.verb.upper()
+    return machine.note(case, event, at=turn.ctx.now.wall, by=command.by, why=why or command.why)
+
+
+def _approve(turn: Turn, case: Case, command: Command) -> Case:
+    verb = command.args.get("verb") or next((a for a in turn.ctx.policy.approval), "")
+    verbs = tuple(Verb(v) for v in (verb.split(",") if verb else ()) if v in Verb.__members__)
+    return replace(_note(turn, case, command), approved=(*case.approved, *verbs), retry_at=None)
+
+
+def _hold(turn: Turn, case: Case, command: Command) -> Case:
+    return replace(_note(turn, case, command), held=True, refusal=f"held by {command.by}: {command.why}")
+
+
+def _unhold(turn: Turn, case: Case, command: Command) -> Case:
+    if not case.held:
+        return _note(turn, case, command, "it was not held")
+    return _thaw(turn, replace(_note(turn, case, command), held=False, refusal=""))
+
+
+def _by_command(event: Event) -> Callable[[Turn, Case, Command], Case]:
+    def apply(turn: Turn, case: Case, command: Command) -> Case:
+        why = command.why or f"{command.by} said so"
+        moved = steps.step(turn, case, (event, why, command.by))
+        return moved if moved is not None else _note(turn, case, command, f"nothing to {command.verb} in {case.phase}")
+
+    return apply
+
+
+def _acknowledge(turn: Turn, case: Case, command: Command) -> Case:
+    faults = {d.fault for d in case.diagnoses}
+    turn.record = replace(turn.record, latched=tuple(la for la in turn.record.latched if la.fault not in faults))
+    return _note(turn, case, command)
+
+
+def _refuse(turn: Turn, case: Case, command: Command) -> Case:
+    return _note(turn, case, command, f"unknown command {command.verb!r}, nothing done")
+
+
+OBEY: dict[str, Callable[[Turn, Case, Command], Case]] = {
+    "approve": _approve,
+    "hold": _hold,
+    "unhold": _unhold,
+    "acknowledge": _acknowledge,
+    "abort": _by_command(Event.CANCELLED),
+    "retry": _by_command(Event.RETRIED),
+    "examine": _by_command(Event.EXAMINED),
+}

@@ -1,0 +1,203 @@
+"""What each phase waits for: one small rule per phase, saying which event has happened, if any, and why.
+
+Here guards become events. Called by core/decide.py; a rule may note facts on the turn, only machine.step moves a case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sickbay.core import machine, plan, triage
+from sickbay.core.turn import Said, Turn, latches_of
+from sickbay.model import Case, Done, Event, Failed, Lost, Phase, Severity, Unguarded, Verb, When
+
+
+def _suspected(turn: Turn, case: Case) -> Said:
+    latches = latches_of(turn, case)
+    if case.newcomer or case.factor:
+        return (Event.CONFIRMED, "a new node is examined first")
+    if not latches and triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch):
+        return (Event.CLEARED, "a later observation does not show it any more")
+    sure = [la for la in latches if triage.is_confirmed(la, turn.ctx.catalog.faults[la.fault])]
+    if sure:
+        return (Event.CONFIRMED, f"{turn.ctx.catalog.faults[sure[0].fault].title} is certain enough to act on")
+    return None
+
+
+def _waiting(turn: Turn, case: Case) -> Said:
+    cleared = not latches_of(turn, case) and not case.newcomer
+    if cleared and triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch):
+        return (Event.CLEARED, "a later observation does not show it any more")
+    if turn.s.granted:
+        return (Event.ADMITTED, "a place is free within the limits")
+    return None
+
+
+def _cordoning(turn: Turn, case: Case) -> Said:
+    if isinstance(turn.outcome, Done) and turn.s.node is not None:
+        turn.case = case = replace(case, cordon_version=max(1, turn.s.node.version))
+        return (Event.DONE, turn.outcome.detail or "no new work lands on it")
+    return _failure(turn)
+
+
+def _failure(turn: Turn) -> Said:
+    if isinstance(turn.outcome, Failed | Lost | Unguarded):
+        return (Event.FAILED, turn.outcome.why)
+    return None
+
+
+def _holding(turn: Turn, case: Case) -> Said:
+    now, policy = turn.ctx.now.watch, turn.ctx.policy
+    seen = max((la.seen for la in latches_of(turn, case)), default=case.entered)
+    if now - seen < policy.settle_s and not case.newcomer:
+        return None
+    when = triage.soonest(case.diagnoses)
+    empty = turn.s.node is None or not turn.s.node.jobs
+    idle = empty or not turn.s.busy
+    may_evict = Verb.DRAIN in plan.allowed(case, policy, turn.ctx.verbs) and policy.evict
+    cleared = not latches_of(turn, case) and not case.newcomer
+    if cleared and idle and triage.may_clear(turn.record, case, policy, now):
+        return (Event.CLEARED, "a later observation does not show it any more; it is examined before it returns")
+    if empty or (idle and may_evict):
+        return (Event.READY, "nothing that makes progress runs on it")
+    if not may_evict or when is When.IDLE:
+        return None
+    if when is When.NOW:
+        return (Event.READY, "this fault cannot wait for the work on the node")
+    return _checkpointed(turn, case)
+
+
+def _checkpointed(turn: Turn, case: Case) -> Said:
+    if isinstance(turn.outcome, Done):
+        return (Event.READY, turn.outcome.detail or "the job has saved a newer checkpoint")
+    if isinstance(turn.outcome, Failed | Lost | Unguarded):
+        return (Event.READY, f"the job could not save: {turn.outcome.why}")
+    waited = turn.ctx.now.watch - case.entered
+    if waited >= turn.ctx.policy.checkpoint_s:
+        return (Event.READY, f"no newer checkpoint within {waited / 60:.0f} minutes")
+    return None
+
+
+def _draining(turn: Turn, case: Case) -> Said:
+    since = turn.record.not_ready_since
+    if isinstance(turn.outcome, Done):
+        return (Event.DONE, turn.outcome.detail or "the node is empty")
+    if since is not None and turn.ctx.now.watch - since >= turn.ctx.policy.unreachable_s:
+        return (
+            Event.UNREACHABLE,
+            f"not ready for {(turn.ctx.now.watch - since) / 60:.0f} minutes: nothing there can answer",
+        )
+    return _failure(turn)
+
+
+def _collecting(turn: Turn, case: Case) -> Said:
+    if isinstance(turn.outcome, Done):
+        turn.case = replace(case, evidence=turn.outcome.detail)
+        return (Event.DONE, f"evidence kept: {turn.outcome.detail}")
+    return _failure(turn)
+
+
+def _queued(turn: Turn, case: Case) -> Said:
+    if case.examine:
+        return (Event.UNTREATED, "examined only, no treatment")
+    verb = machine.next_rung(case, plan.allowed(case, turn.ctx.policy, turn.ctx.verbs))
+    if verb is None and case.visits <= 1 and case.rung is None:
+        return (Event.UNTREATED, "no treatment is allowed or known for this; the checks decide")
+    if verb is None:
+        tried = ", ".join(case.rungs_tried) or (f"{case.rung} in an earlier case" if case.rung else "nothing")
+        return (Event.EXHAUSTED, f"no stronger treatment is left or allowed (tried: {tried})")
+    if turn.s.granted:
+        return (Event.ADMITTED, f"{verb} is next")
+    return None
+
+
+def _repairing(turn: Turn, case: Case) -> Said:
+    outcome, verb = turn.outcome, case.rung
+    if isinstance(outcome, Unguarded):
+        event = Event.EXHAUSTED if case.unguarded >= 2 else Event.UNGUARDED
+        return (event, f"refused at the door: {outcome.why}")
+    if not isinstance(outcome, Done):
+        return _failure(turn)
+    assert verb is not None
+    if verb is Verb.REPLACE:
+        return (Event.REPLACED, outcome.detail or "the machine was replaced")
+    devices = frozenset({case.pending.place.device} - {""}) if case.pending else frozenset()
+    turn.record = triage.clear_by_treatment(turn.record, verb, devices, turn.ctx.catalog)
+    if turn.s.node is not None:
+        turn.record = triage.clear_by_boot(turn.record, turn.s.node, turn.ctx.catalog)
+    return (Event.DONE, outcome.detail or f"{verb} is done")
+
+
+def _verifying(turn: Turn, case: Case) -> Said:
+    if turn.unheld:
+        return (Event.UNHELD, "old evidence does not count after a hold: examined anew")
+    if turn.worse or _newly_sick(turn):
+        turn.worse, why = False, _newly_sick(turn) or "it got worse during the examination"
+        return (Event.WORSENED, why)
+    if not isinstance(turn.outcome, Done):
+        return _failure(turn)
+    record = turn.record
+    if turn.s.node is not None:
+        record = triage.clear_by_boot(record, turn.s.node, turn.ctx.catalog)
+    event, why = triage.verify(case, record, turn.outcome.findings, turn.ctx.catalog)
+    if event == "DONE":
+        turn.record = triage.clear_verified(record, turn.outcome.findings, turn.ctx.catalog)
+    return (Event(event), why)
+
+
+def _newly_sick(turn: Turn) -> str:
+    """A fault seen by the agent while we examine or return: the answer of an older check does not outweigh it."""
+    if isinstance(turn.outcome, Done):
+        return ""
+    sick = [d for d in turn.fresh if d.severity >= Severity.RESET]
+    turn.fresh = ()
+    return f"{turn.ctx.catalog.faults[sick[0].fault].title} was seen again" if sick else ""
+
+
+def _returning(turn: Turn, case: Case) -> Said:
+    if turn.unheld:
+        return (Event.UNHELD, "old evidence does not count after a hold: examined anew")
+    again = _newly_sick(turn)
+    if turn.worse or again:
+        turn.worse = False
+        return (Event.WORSENED, again or "it got worse while being returned")
+    if isinstance(turn.outcome, Done):
+        return (Event.DONE, turn.outcome.detail or "the node takes work again")
+    return _failure(turn)
+
+
+def _escalated(turn: Turn, case: Case) -> Said:
+    if isinstance(turn.outcome, Done) and turn.s.node is not None:
+        turn.outcome = None
+        turn.case = replace(case, pending=None, cordon_version=max(1, turn.s.node.version))
+    return None
+
+
+def _cancelling(turn: Turn, case: Case) -> Said:
+    if case.factor:
+        return (Event.DONE, "closed")
+    if case.unfinished is not None:
+        if isinstance(turn.outcome, Done | Failed | Lost | Unguarded):
+            turn.outcome = None
+            turn.case = machine.release_after_cancel(case)
+        return None
+    if isinstance(turn.outcome, Done):
+        return (Event.DONE, turn.outcome.detail or "our marks are off; the node is as it was left")
+    return _failure(turn)
+
+
+RULES: dict[Phase, Callable[[Turn, Case], Said]] = {
+    Phase.SUSPECTED: _suspected,
+    Phase.WAITING: _waiting,
+    Phase.CORDONING: _cordoning,
+    Phase.HOLDING: _holding,
+    Phase.DRAINING: _draining,
+    Phase.COLLECTING: _collecting,
+    Phase.QUEUED: _queued,
+    Phase.REPAIRING: _repairing,
+    Phase.VERIFYING: _verifying,
+    Phase.RETURNING: _returning,
+    Phase.ESCALATED: _escalated,
+    Phase.CANCELLING: _cancelling,
+}

@@ -1,0 +1,68 @@
+"""Diagnoses in, a Plan out: which rungs, weakest first, and which checks must pass before the node returns.
+
+Called when a case opens and when a new finding merges into it. Ladders are data (catalog/ladders.toml).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sickbay.catalog import Catalog
+from sickbay.model import TREATMENTS, Case, Diagnosis, Plan, Rung, Verb
+from sickbay.settings import CEILINGS, LEVELS, Policy
+
+LIGHT = ("nvidia-smi",)  # VERIFY always runs the light suite, whatever the fault
+
+
+def make(diagnoses: Sequence[Diagnosis], catalog: Catalog, *, before: Plan | None = None) -> Plan:
+    """The union of the faults' ladders, without rungs weaker than the strongest fault's first; never below `before`."""
+    ladders = [rungs for d in diagnoses if (rungs := _ladder(d, catalog))]
+    if before is not None and before.rungs:
+        ladders.append(before.rungs)
+    first = max((TREATMENTS.index(rungs[0].verb) for rungs in ladders), default=0)
+    longest = _longest([rung for rungs in ladders for rung in rungs])
+    rungs = tuple(longest[verb] for verb in TREATMENTS[first:] if verb in longest)
+    return Plan(rungs, _checks(diagnoses, catalog, before))
+
+
+def _ladder(diagnosis: Diagnosis, catalog: Catalog) -> tuple[Rung, ...]:
+    fault = catalog.faults.get(diagnosis.fault)
+    if fault is None or not fault.ladder:
+        return ()
+    return catalog.ladders[fault.ladder]
+
+
+def _longest(rungs: Sequence[Rung]) -> dict[Verb, Rung]:
+    longest: dict[Verb, Rung] = {}
+    for rung in rungs:
+        known = longest.get(rung.verb)
+        if known is None or rung.timeout_s > known.timeout_s:
+            longest[rung.verb] = rung
+    return longest
+
+
+def _checks(diagnoses: Sequence[Diagnosis], catalog: Catalog, before: Plan | None) -> tuple[str, ...]:
+    names = [*LIGHT, *(before.verify_with if before else ())]
+    for diagnosis in diagnoses:
+        fault = catalog.faults.get(diagnosis.fault)
+        names.extend(fault.verify_with if fault else ())
+    return tuple(dict.fromkeys(names))
+
+
+def allowed(case: Case, policy: Policy, platform: frozenset[Verb]) -> frozenset[Verb]:
+    """Verbs this case may use: what its sources may cause, the platform can do and the policy's level permits."""
+    verbs: frozenset[Verb] = frozenset()
+    for diagnosis in case.diagnoses:
+        verbs |= CEILINGS.get(diagnosis.source, frozenset())
+    return verbs & platform & level(policy)
+
+
+def level(policy: Policy) -> frozenset[Verb]:
+    """Verbs up to `policy.max_verb`. What neither takes a node nor treats it is always allowed."""
+    top = LEVELS.index(policy.max_verb)
+    beyond = frozenset(Verb(name) for name in LEVELS[top + 1 :])
+    return frozenset(Verb) - beyond
+
+
+def timeout_of(plan: Plan, verb: Verb) -> float:
+    return next(r.timeout_s for r in plan.rungs if r.verb is verb)

@@ -1,0 +1,481 @@
+"""The life of a job through its failures: a second small table, coupled to the first only by what nodes show.
+
+A job never waits for a repair when good nodes exist: it hangs off verified capacity. Called by controller/jobs.py with
+one job's slice; pure. Only `step` returns a Recovery in another phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sickbay.core import explain
+from sickbay.core.blame import BlameVerdict
+from sickbay.core.turn import Now
+from sickbay.model import (
+    Action,
+    Blame,
+    Case,
+    Checkpoint,
+    Done,
+    Entry,
+    Failed,
+    Finding,
+    Job,
+    JobPhase,
+    Lost,
+    Outcome,
+    Place,
+    Recovery,
+    RecoveryPhase,
+    Status,
+    Unguarded,
+    Verb,
+)
+from sickbay.settings import JobPolicy
+
+P = RecoveryPhase
+
+
+class JobEvent(StrEnum):
+    PROGRESSED = "PROGRESSED"
+    STALLED = "STALLED"
+    DIED = "DIED"
+    DRAINED = "DRAINED"
+    DONE = "DONE"
+    SPARED = "SPARED"  # stopped by our own drain: the blame is known, no examination
+    BLAMED = "BLAMED"
+    GIVEN_UP = "GIVEN_UP"
+    FOUND = "FOUND"
+    REFUSED = "REFUSED"
+    ALIVE = "ALIVE"
+    TIMED_OUT = "TIMED_OUT"
+    COMPLETED = "COMPLETED"
+    SUSPENDED = "SUSPENDED"
+    DELETED = "DELETED"
+
+
+E = JobEvent
+
+_OTHERS = {E.COMPLETED: P.COMPLETED, E.SUSPENDED: P.STOPPED, E.DELETED: P.GONE}
+
+TABLE: dict[RecoveryPhase, dict[JobEvent, RecoveryPhase]] = {
+    P.RUNNING: {E.STALLED: P.STALLED, E.DIED: P.STOPPING, E.DRAINED: P.STOPPING, **_OTHERS},
+    P.STALLED: {E.PROGRESSED: P.RUNNING, E.DIED: P.STOPPING, E.DRAINED: P.STOPPING, E.DONE: P.STOPPING,
+                E.TIMED_OUT: P.STOPPING, **_OTHERS},
+    P.STOPPING: {E.PROGRESSED: P.RUNNING, E.DONE: P.EXAMINING, E.SPARED: P.WAITING_FOR_CAPACITY,
+                 E.TIMED_OUT: P.STOPPING, **_OTHERS},
+    P.EXAMINING: {E.BLAMED: P.WAITING_FOR_CAPACITY, E.GIVEN_UP: P.FAILED, E.ALIVE: P.RUNNING,
+                  E.TIMED_OUT: P.WAITING_FOR_CAPACITY, **_OTHERS},
+    P.WAITING_FOR_CAPACITY: {E.FOUND: P.RESTARTING, E.GIVEN_UP: P.FAILED, E.ALIVE: P.RUNNING,
+                             E.TIMED_OUT: P.WAITING_FOR_CAPACITY, **_OTHERS},
+    P.RESTARTING: {E.PROGRESSED: P.RUNNING, E.DIED: P.STOPPING, E.TIMED_OUT: P.STOPPING, E.DRAINED: P.STOPPING,
+                   E.REFUSED: P.WAITING_FOR_CAPACITY, **_OTHERS},
+    P.COMPLETED: {},
+    P.FAILED: {},
+    P.STOPPED: {},
+    P.GONE: {},
+}  # fmt: skip
+
+ENDS = frozenset(phase for phase, row in TABLE.items() if not row)
+
+DEADLINE_OF = {
+    P.STALLED: "stalled_s",
+    P.STOPPING: "stopping_s",
+    P.EXAMINING: "examining_s",
+    P.WAITING_FOR_CAPACITY: "capacity_s",
+    P.RESTARTING: "restarting_s",
+}
+
+NOT_USER = ("HARDWARE", "INFRASTRUCTURE")
+CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit"})  # work after the first evidence cannot be trusted
+DEAD = frozenset({JobPhase.FAILED, JobPhase.STOPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class JobSlice:
+    """Everything one decision about a job may look at."""
+
+    job: Job | None
+    recovery: Recovery | None
+    outcome: Outcome | None = None
+    answers: str = ""
+    cases: tuple[Case, ...] = ()  # open cases on the job's nodes
+    kinds: dict[str, str] = field(default_factory=dict)  # fault -> kind, from the catalog
+    verdict: BlameVerdict | None = None  # of the dead ranks' logs
+    good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
+    paused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDecision:
+    recovery: Recovery | None
+    opened: bool = False
+    ended: bool = False
+    suspects: tuple[tuple[str, str], ...] = ()  # (node, why): a silent rank lives there
+
+
+Move = tuple[JobEvent, str]
+
+
+def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDecision:
+    recovery, opened = s.recovery, False
+    if recovery is None:
+        recovery = _adopt(s.job, now, cluster)
+        opened = recovery is not None
+    if recovery is None:
+        return JobDecision(None)
+    recovery = _note_progress(recovery, s, now)
+    suspects: list[tuple[str, str]] = []
+    for _ in range(8):
+        move, recovery = _next(s, recovery, policy, now)
+        if move is None or recovery.phase in ENDS:
+            break
+        moved = step(recovery, *move, now=now, policy=policy)
+        if moved is None:
+            break
+        suspects += _silent(s, recovery, moved)
+        recovery = _entering(s, moved, move[1], now)
+        s = replace(s, outcome=None)
+    return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(suspects))
+
+
+def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy) -> Recovery | None:
+    phase = TABLE[r.phase].get(event)
+    if phase is None:
+        return None
+    setting = DEADLINE_OF.get(phase)
+    deadline = now.watch + float(getattr(policy, setting)) if setting else None
+    entry = Entry(r.step + 1, event.value, now.wall, "sickbay", why, phase.value)
+    journal = (*r.journal, entry)
+    if len(journal) > 128:
+        journal = (*journal[:8], *journal[9:])
+    return replace(
+        r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="", journal=journal
+    )
+
+
+def _adopt(job: Job | None, now: Now, cluster: str) -> Recovery | None:
+    """A managed job that runs gets a record, so that its progress is watched from now on."""
+    if job is None or not job.managed or job.phase is not JobPhase.RUNNING:
+        return None
+    newest = job.checkpoint.step if job.checkpoint else -1
+    entry = Entry(0, "ADOPTED", now.wall, "sickbay", f"{job.id} runs on {len(job.nodes)} nodes", P.RUNNING.value)
+    return Recovery(
+        job=job.id, phase=P.RUNNING, attempt=job.attempt, step=0, entered=now.watch, deadline=None, nodes=job.nodes,
+        job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner, journal=(entry,),
+        cluster=cluster,
+    )  # fmt: skip
+
+
+def _note_progress(r: Recovery, s: JobSlice, now: Now) -> Recovery:
+    job = s.job
+    if job is None or job.phase is not JobPhase.RUNNING or job.attempt < r.attempt:
+        return r
+    if job.attempt == r.attempt and job.step <= r.job_step:
+        return r
+    if r.phase in (P.RUNNING, P.STALLED):
+        return replace(r, job_step=job.step, progressed=now.watch, attempt=job.attempt, nodes=job.nodes)
+    return r
+
+
+# --- which event ----------------------------------------------------------------------------------------------------
+
+
+def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> tuple[Move | None, Recovery]:
+    ended = _by_others(s, r)
+    if ended is not None:
+        return ended, r
+    if s.paused and r.phase is not P.RUNNING:
+        return None, replace(r, refusal=s.paused, deadline=now.watch + 60.0 if r.deadline is not None else None)
+    return RULES[r.phase](s, r, policy, now)
+
+
+def _by_others(s: JobSlice, r: Recovery) -> Move | None:
+    """Preemption, suspension and deletion by others are not failures."""
+    job = s.job
+    if job is None or job.phase is JobPhase.GONE:
+        return (E.DELETED, "the job was deleted")
+    if job.phase is JobPhase.SUCCEEDED:
+        return (E.COMPLETED, f"finished at step {job.step}")
+    if job.phase is JobPhase.SUSPENDED:
+        return (E.SUSPENDED, f"stopped by {job.stopped_by or 'somebody else'}")
+    return None
+
+
+Ruled = tuple[Move | None, Recovery]
+
+
+def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    job = s.job
+    assert job is not None
+    if job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:"):
+        case = job.stopped_by.removeprefix("drain:")
+        return (E.DRAINED, f"stopped because case {case} empties its node"), replace(
+            r, by_drain=case, down_since=now.wall
+        )
+    if job.phase in DEAD:
+        return (E.DIED, _how_it_died(job)), replace(r, by_drain="", down_since=now.wall)
+    quiet = now.watch - r.progressed
+    if quiet >= max(policy.stall_s, policy.stall_steps * job.step_s):
+        why = f"no step after {r.job_step} for {quiet / 60:.0f} minutes"
+        return (E.STALLED, why), replace(r, by_drain="", down_since=now.wall - quiet)
+    return None, r
+
+
+def _how_it_died(job: Job) -> str:
+    dead = [x for x in job.exits if x.code not in (None, 0)]
+    if not dead:
+        return "the job died"
+    return f"rank {dead[0].rank} on {dead[0].node} exited with {dead[0].code}" + (
+        f" and {len(dead) - 1} more" if len(dead) > 1 else ""
+    )
+
+
+def _stalled(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    job = s.job
+    assert job is not None
+    if job.phase is JobPhase.RUNNING and r.progressed > r.entered:
+        return (E.PROGRESSED, f"step {job.step} was made after all"), r
+    if job.phase in DEAD:
+        return _running(s, r, policy, now)
+    if _due(r, now):
+        return (E.TIMED_OUT, "still no step; the whole gang is stopped"), r
+    return None, r
+
+
+def _due(r: Recovery, now: Now) -> bool:
+    return r.deadline is not None and now.watch >= r.deadline
+
+
+def _answer(s: JobSlice, r: Recovery) -> Outcome | None:
+    return s.outcome if r.pending is not None and s.answers == r.pending.key else None
+
+
+def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    outcome, job = _answer(s, r), s.job
+    assert job is not None
+    if isinstance(outcome, Done):
+        if r.by_drain:
+            return (E.SPARED, "the drained node is to blame"), _blame_drain(s, r)
+        return (E.DONE, outcome.detail or "every rank is stopped"), r
+    if isinstance(outcome, Failed | Unguarded | Lost) and job.phase is JobPhase.RUNNING and job.step > r.job_step:
+        moved = replace(r, job_step=job.step, progressed=now.watch)
+        return (E.PROGRESSED, f"it makes steps again ({job.step})"), moved
+    if _due(r, now):
+        return (E.TIMED_OUT, "not every rank could be stopped yet; it is tried again"), r
+    return None, r
+
+
+def _blame_drain(s: JobSlice, r: Recovery) -> Recovery:
+    case = next((c for c in s.cases if c.id == r.by_drain), None)
+    because = tuple(q for d in (case.diagnoses if case else ()) for q in d.because[:1])
+    suspects = (case.node,) if case else ()
+    evidence, distrust = _evidence(s.cases)
+    return replace(r, blame=Blame.HARDWARE, because=because, suspects=suspects, evidence_at=evidence, distrust=distrust)
+
+
+def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    job = s.job
+    assert job is not None
+    if job.phase is JobPhase.RUNNING and job.attempt > r.attempt:
+        return (E.ALIVE, f"attempt {job.attempt} is alive"), replace(r, attempt=job.attempt, progressed=now.watch)
+    outcome = _answer(s, r)
+    if not isinstance(outcome, Done | Failed | Lost | Unguarded) and not _due(r, now):
+        return None, r
+    findings = outcome.findings if isinstance(outcome, Done) else ()
+    r = _judge(s, r, findings)
+    if r.blame is Blame.USER_CODE:
+        return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
+    if r.blame is Blame.UNKNOWN and r.swap:
+        return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
+    if r.blame is Blame.UNKNOWN:
+        r = replace(r, swap=True)
+    return (E.BLAMED, f"{explain.BLAME_WORDS[r.blame or Blame.UNKNOWN]}: {_first(r.because)}"), r
+
+
+def _first(because: Sequence[str]) -> str:
+    return because[0] if because else "no line says why"
+
+
+def _judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
+    """What the agents saw, then what the examination says, then the logs. Mute nodes are not used again."""
+    sick = [f for f in findings if f.status is Status.FAILED]
+    mute = tuple(dict.fromkeys(f.place.node for f in findings if f.status is Status.UNKNOWN))
+    evidence, distrust = _evidence(s.cases)
+    real = [c for c in s.cases if any(s.kinds.get(d.fault) in ("hardware", "infrastructure") for d in c.diagnoses)]
+    nodes = tuple(dict.fromkeys([c.node for c in real] + [f.place.node for f in sick]))
+    r = replace(r, evidence_at=evidence, distrust=distrust)
+    if nodes:
+        quotes = [q for c in real for d in c.diagnoses for q in d.because[:1]] + [f.reason for f in sick]
+        kinds = {s.kinds.get(d.fault) for c in real for d in c.diagnoses}
+        blame = Blame.HARDWARE if sick or "hardware" in kinds else Blame.INFRASTRUCTURE
+        return replace(r, blame=blame, because=tuple(quotes[:3]), suspects=(*nodes, *mute))
+    return _judge_logs(s, r, mute)
+
+
+def _judge_logs(s: JobSlice, r: Recovery, mute: tuple[str, ...]) -> Recovery:
+    job, verdict = s.job, s.verdict
+    assert job is not None
+    silent = silent_nodes(job)
+    if verdict is None:
+        quiet = tuple(f"rank {rank} fell silent while the others waited for it" for rank in job.silent[:1])
+        return replace(r, blame=Blame.UNKNOWN, because=quiet, suspects=(*silent, *mute))
+    signature = f"{verdict.traceback}@{job.step}" if verdict.traceback else ""
+    blame = verdict.blame
+    if signature and signature in r.tracebacks:
+        blame = Blame.USER_CODE
+    tracebacks = (*r.tracebacks, signature)[-4:] if signature else r.tracebacks
+    suspects = (*silent, *mute) or (_dead_nodes(job) if blame is not Blame.USER_CODE else ())
+    return replace(r, blame=blame, because=verdict.because[:3], suspects=suspects, tracebacks=tracebacks)
+
+
+def silent_nodes(job: Job) -> tuple[str, ...]:
+    """Nodes of ranks that said nothing while all others logged that they were waiting."""
+    return tuple(dict.fromkeys(job.rank_nodes[rank] for rank in job.silent if rank < len(job.rank_nodes)))
+
+
+def _dead_nodes(job: Job) -> tuple[str, ...]:
+    """The node whose rank died first, if one did: the only suspect an unexplained failure offers."""
+    dead = [x.node for x in job.exits if x.code not in (None, 0)]
+    return tuple(dict.fromkeys(dead))[:1]
+
+
+def _evidence(cases: Sequence[Case]) -> tuple[float | None, bool]:
+    corrupting = [c for c in cases if any(d.fault in CORRUPTING for d in c.diagnoses)]
+    times = [c.first_evidence_at for c in (corrupting or cases)]
+    return (min(times) if times else None), bool(corrupting)
+
+
+def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    job = s.job
+    assert job is not None
+    if job.phase is JobPhase.RUNNING:
+        moved = replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch)
+        return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), moved
+    start = start_from(job, r)
+    fresh = start is not None and start.step > r.checkpoint_step
+    barren = 0 if fresh else r.barren + 1
+    if barren >= policy.barren_limit:
+        why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
+        return (E.GIVEN_UP, why), r
+    nodes = choose(job, s.good or (), r.suspects)
+    if nodes is not None:
+        return (E.FOUND, _capacity_words(job, nodes)), replace(r, nodes=nodes, barren=barren)
+    need = len(job.nodes)
+    usable = len([n for n in (s.good or ()) if n not in r.suspects])
+    why = f"needs {need} good nodes, {usable} are known to be good and free"
+    if _due(r, now):
+        return (E.TIMED_OUT, why), replace(r, refusal=why)
+    return None, replace(r, refusal=why)
+
+
+def _capacity_words(job: Job, nodes: tuple[str, ...]) -> str:
+    new = [n for n in nodes if n not in job.nodes]
+    return (
+        f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in nodes)}"
+        if new
+        else "the same nodes are good"
+    )
+
+
+def choose(job: Job, good: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...] | None:
+    """The job's own nodes where they are good, the free good ones for the rest; None if there are not enough."""
+    usable = [n for n in good if n not in suspects]
+    spare = iter([n for n in usable if n not in job.nodes])
+    chosen = [n if n in usable else next(spare, None) for n in job.nodes]
+    return tuple(n for n in chosen if n is not None) if None not in chosen else None
+
+
+def start_from(job: Job, r: Recovery) -> Checkpoint | None:
+    """The newest complete checkpoint; after memory corruption the newest one older than the first evidence."""
+    known = job.checkpoints or ((job.checkpoint,) if job.checkpoint else ())
+    if r.distrust and r.evidence_at is not None:
+        known = tuple(c for c in known if c.at < r.evidence_at)
+    return max(known, key=lambda c: (c.step, c.attempt), default=None)
+
+
+def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    job, outcome = s.job, _answer(s, r)
+    assert job is not None
+    wanted = r.attempt + 1
+    if isinstance(outcome, Failed | Unguarded | Lost):
+        return (E.REFUSED, outcome.why), replace(r, barren=max(0, r.barren - 1))
+    if job.attempt >= wanted and job.phase is JobPhase.RUNNING and job.step > max(0, r.checkpoint_step):
+        return (E.PROGRESSED, f"attempt {job.attempt} made its first step"), _resumed(r, job, now)
+    if job.attempt >= wanted and job.phase in DEAD:
+        by = job.stopped_by.removeprefix("drain:") if job.stopped_by.startswith("drain:") else ""
+        event = E.DRAINED if by else E.DIED
+        return (event, f"attempt {job.attempt}: {_how_it_died(job)}"), replace(r, attempt=job.attempt, by_drain=by)
+    if isinstance(outcome, Done):
+        return None, replace(r, pending=None)
+    if _due(r, now):
+        return (E.TIMED_OUT, "no first step in time"), replace(r, attempt=max(r.attempt, job.attempt))
+    return None, r
+
+
+def _resumed(r: Recovery, job: Job, now: Now) -> Recovery:
+    return replace(
+        r,
+        attempt=job.attempt,
+        nodes=job.nodes,
+        job_step=job.step,
+        progressed=now.watch,
+        restarts=r.restarts + 1,
+        by_drain="",
+    )
+
+
+RULES = {
+    P.RUNNING: _running,
+    P.STALLED: _stalled,
+    P.STOPPING: _stopping,
+    P.EXAMINING: _examining,
+    P.WAITING_FOR_CAPACITY: _waiting,
+    P.RESTARTING: _restarting,
+}
+
+
+# --- what a phase asks for ------------------------------------------------------------------------------------------
+
+
+def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
+    job = s.job
+    assert job is not None or r.phase in ENDS
+    if r.phase is P.STOPPING and job is not None:
+        return replace(r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=r.job_step))
+    if r.phase is P.EXAMINING and job is not None:
+        return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))
+    if r.phase is P.RESTARTING and job is not None:
+        return _ask_restart(r, job)
+    if r.phase is P.RUNNING and r.restarts and r.journal[-1].event == E.PROGRESSED and r.down_since is not None:
+        told = explain.restarted(r, (now.wall - r.down_since) / 60, now.wall)
+        return replace(r, notices=(*r.notices, told)[-8:], down_since=None)
+    if r.phase is P.FAILED or (r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT):
+        return replace(r, notices=(*r.notices, explain.gave_up(r, why, now.wall))[-8:])
+    return r
+
+
+def _ask_restart(r: Recovery, job: Job) -> Recovery:
+    start = start_from(job, r)
+    from_step = start.step if start else 0
+    lost = max(0, r.job_step - from_step)
+    action = _ask(r, Verb.RESTART_JOB, r.nodes, attempt=r.attempt + 1, from_step=from_step,
+                  from_attempt=start.attempt if start else 0)  # fmt: skip
+    return replace(r, pending=action, checkpoint_step=from_step if start else -1, lost_steps=lost)
+
+
+def _ask(r: Recovery, verb: Verb, nodes: tuple[str, ...], **args: object) -> Action:
+    words = {"job": r.job, **{name: str(value) for name, value in args.items()}}
+    return Action(f"{r.job}#{r.step}", verb, Place(""), words, nodes)
+
+
+def _silent(s: JobSlice, before: Recovery, after: Recovery) -> list[tuple[str, str]]:
+    """A silent rank makes its node a suspect as soon as the gang is stopped."""
+    if after.phase is not P.STOPPING or before.phase is not P.STALLED or s.job is None:
+        return []
+    return [
+        (node, f"rank {rank} of {s.job.id} fell silent while all others logged that they were waiting")
+        for rank, node in zip(s.job.silent, silent_nodes(s.job), strict=False)
+    ]

@@ -1,0 +1,106 @@
+"""First steps of a turn: fold what the node shows into its record, and say what is worth a notice.
+
+Called by core/decide.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sickbay.core import explain, triage
+from sickbay.core.turn import Now, Turn
+from sickbay.model import Done, Finding, Node, Place, Severity, Status
+
+REPEAT_NOTICE_S = 86_400.0
+
+
+def note_readiness(turn: Turn) -> None:
+    """Remember since when a node has not been ready, and forget everything about a machine that was exchanged."""
+    node, record, now = turn.s.node, turn.record, turn.ctx.now.watch
+    if node is None:
+        return
+    if record.instance and record.instance != node.instance:
+        record = replace(record, latched=(), seen={}, quiet={}, lemon="", past=(), told={})
+    since = None if node.ready else (record.not_ready_since if record.not_ready_since is not None else now)
+    latched = tuple(la for la in record.latched if not (node.ready and la.fault == "node-not-ready"))
+    turn.record = replace(record, instance=node.instance, not_ready_since=since, latched=latched)
+
+
+def take_findings(turn: Turn) -> None:
+    node = turn.s.node
+    if node is None:
+        return
+    own = (*turn.s.findings, *_our_own_findings(turn, node))
+    done = turn.outcome.findings if isinstance(turn.outcome, Done) else ()
+    triaged = triage.take(turn.record, node, (*node.findings, *own), turn.ctx.catalog, turn.ctx.now.watch)
+    turn.record, turn.fresh = triaged.record, triaged.fresh
+    _tell_remarks(turn, triaged.remarks)
+    _take_examination(turn, node, done)
+
+
+def _take_examination(turn: Turn, node: Node, findings: tuple[Finding, ...]) -> None:
+    """What an examination found is evidence too; what it passed is judged when the phase is."""
+    sick = tuple(f for f in findings if f.status is Status.FAILED)
+    if not sick:
+        return
+    triaged = triage.take(turn.record, node, sick, turn.ctx.catalog, turn.ctx.now.watch)
+    turn.record = triaged.record
+    turn.fresh = (*turn.fresh, *triaged.fresh)
+
+
+def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
+    """What the controller itself sees: a node that stays away, a part that must not come back."""
+    now, found = turn.ctx.now, []
+    since = turn.record.not_ready_since
+    if since is not None and now.watch - since >= turn.ctx.policy.unreachable_s and turn.case is None:
+        away = f"{node.name} has not been ready for {(now.watch - since) / 60:.0f} minutes"
+        found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
+    for gpu in node.gpus:
+        if gpu.serial in turn.s.condemned:
+            reason = f"GPU {gpu.serial} was condemned earlier and is back in {node.name}"
+            found.append(
+                _monitor(node, "monitor.condemned-part", reason, 1, now, Severity.REPLACE, gpu.pci, gpu.serial)
+            )
+    if node.gate and turn.case is None:
+        found.append(
+            _monitor(node, "monitor.newcomer", f"{node.name} is new: it is examined before work lands on it", 1, now)
+        )
+    return found
+
+
+def _monitor(
+    node: Node, code: str, reason: str, seq: int, now: Now,
+    severity: Severity = Severity.MONITOR, device: str = "", part: str = "",
+) -> Finding:  # fmt: skip
+    return Finding(
+        id=f"{node.boot_id}/{seq}", source="monitor", check="monitor", place=Place(node.name, device),
+        status=Status.FAILED, code=code, reason=reason, evidence=(reason,), severity=severity,
+        boot_id=node.boot_id, at=now.wall, received_at=now.wall, part=part,
+    )  # fmt: skip
+
+
+def _tell_remarks(turn: Turn, remarks: tuple[Finding, ...]) -> None:
+    """A sick instrument or an unknown code is a notice, once a day; it never touches a node."""
+    now, told = turn.ctx.now, dict(turn.record.told)
+    notices = list(turn.record.notices)
+    for finding in remarks:
+        fault = turn.ctx.catalog.fault_of(finding.code)
+        if fault is not None and fault.kind == "application":
+            continue
+        if now.watch - told.get(finding.code, -REPEAT_NOTICE_S) < REPEAT_NOTICE_S:
+            continue
+        told[finding.code] = now.watch
+        notices.append(explain.remark(finding, fault, now.wall))
+    if len(told) > 64:
+        told = dict(sorted(told.items(), key=lambda kv: kv[1])[-64:])
+    turn.record = replace(turn.record, told=told, notices=tuple(notices[-16:]))
+
+
+def explain_away(turn: Turn) -> None:
+    """Faults that a common cause explains are no illness of this node."""
+    if not turn.s.explained:
+        return
+    turn.record = replace(
+        turn.record, latched=tuple(la for la in turn.record.latched if la.fault not in turn.s.explained)
+    )
+    turn.fresh = tuple(d for d in turn.fresh if d.fault not in turn.s.explained)

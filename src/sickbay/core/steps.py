@@ -1,0 +1,55 @@
+"""Take one step of the machine within a turn, and add what entering a phase needs besides its action.
+
+Called by core/decide.py and core/obey.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sickbay.core import explain, machine, plan, triage
+from sickbay.core.turn import Move, Turn
+from sickbay.model import Case, Phase, Verb, When
+
+
+def step(turn: Turn, case: Case, move: Move) -> Case | None:
+    event, why, by = move
+    now = turn.ctx.now
+    moved = machine.step(case, event, now=now.watch, at=now.wall, by=by, why=why, policy=turn.ctx.policy)
+    if moved is None:
+        return None
+    turn.outcome = None
+    turn.unheld = False
+    return _entering(turn, case, moved, why)
+
+
+def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
+    """What entering a phase adds to the case besides its action."""
+    now, policy = turn.ctx.now, turn.ctx.policy
+    if moved.phase is Phase.REPAIRING:
+        verb = machine.next_rung(case, plan.allowed(case, policy, turn.ctx.verbs))
+        assert verb is not None, "ADMITTED without a rung"
+        moved = machine.start_rung(moved, verb, plan.timeout_of(case.plan, verb), now.watch)
+    elif moved.phase is Phase.CORDONING:
+        moved = replace(moved, ours=True)
+    elif moved.phase is Phase.HOLDING:
+        moved = _ask_checkpoint(turn, moved)
+    elif moved.phase is Phase.DRAINING and moved.pending is not None:
+        evict = Verb.DRAIN in plan.allowed(moved, policy, turn.ctx.verbs) and policy.evict
+        moved = replace(moved, pending=replace(moved.pending, args={"evict": "1" if evict else "0", "case": moved.id}))
+    elif moved.phase is Phase.VERIFYING and moved.pending is not None and case.phase is Phase.REPAIRING:
+        settle = max((turn.ctx.catalog.faults[d.fault].settle_s for d in moved.diagnoses), default=0.0)
+        moved = replace(moved, pending=replace(moved.pending, ask_at=now.watch + settle))
+    return _with_notice(turn, moved, why)
+
+
+def _ask_checkpoint(turn: Turn, case: Case) -> Case:
+    jobs = turn.s.node.jobs if turn.s.node else ()
+    if triage.soonest(case.diagnoses) is not When.CHECKPOINT or not jobs:
+        return case
+    return replace(case, pending=machine.action(case, Verb.CHECKPOINT_JOB, {"jobs": ",".join(jobs)}))
+
+
+def _with_notice(turn: Turn, case: Case, why: str) -> Case:
+    notice = explain.notice_of(case, why, turn.ctx.catalog, turn.ctx.now.wall)
+    return replace(case, notices=(*case.notices, notice)[-8:]) if notice else case

@@ -1,0 +1,319 @@
+"""Findings in, latched verdicts and cases out: what is new, what stays, what has cleared, what opens a case.
+
+Verdicts latch: a fault seen once stays on the node's record until the thing its catalog row names has cleared it
+(a reset, a boot, a passed check, an operator). Absence is not clearing. Called by core/decide.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sickbay.catalog import Catalog
+from sickbay.core import diagnose as diagnosing
+from sickbay.core import plan
+from sickbay.model import (
+    TREATMENTS,
+    Case,
+    Diagnosis,
+    Entry,
+    Fault,
+    Finding,
+    Latch,
+    Node,
+    NodeRecord,
+    Past,
+    Phase,
+    Place,
+    Severity,
+    Status,
+    Verb,
+    When,
+)
+from sickbay.settings import Policy
+
+HUNG_AFTER = 3  # cycles in which the GPU tool did not come back (plan, section 6: silent tools)
+SEEN_MAX = 512
+PAST_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Triaged:
+    """What a look at a node's findings changed."""
+
+    record: NodeRecord
+    fresh: tuple[Diagnosis, ...] = ()  # newly latched or renewed
+    cleared: tuple[Latch, ...] = ()
+    remarks: tuple[Finding, ...] = ()  # new, worth a notice, never a case
+
+
+def sequence(finding_id: str) -> int:
+    tail = finding_id.rpartition("/")[2]
+    return int(tail) if tail.isdigit() else 0
+
+
+def take(record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: Catalog, now: float) -> Triaged:
+    """Fold a node's current findings into its record. The same findings again change nothing."""
+    record = _note_boot(record, node, now)
+    new = [f for f in findings if _is_new(record, f)]
+    if not new:
+        return _clear(record, node, findings, catalog, now, ())
+    record = replace(record, seen=_remember(record.seen, new, node.boot_id))
+    sick = [f for f in new if f.status in (Status.FAILED, Status.DEGRADED)]
+    diagnoses = [*diagnosing.diagnose(sick, catalog, recent=findings), *_hung(record, new, node)]
+    treated = tuple(d for d in diagnoses if _treats(d, catalog))
+    record = replace(record, latched=_latch(record.latched, treated, new, now))
+    remarks = tuple(f for f in new if f.status is not Status.OK and not _is_case_matter(f, treated))
+    triaged = _clear(record, node, findings, catalog, now, treated)
+    return replace(triaged, remarks=remarks)
+
+
+def _note_boot(record: NodeRecord, node: Node, now: float) -> NodeRecord:
+    if not node.boot_id or record.boot_id == node.boot_id:
+        return record
+    return replace(record, boot_id=node.boot_id, boot_seen=now, uid=node.uid)
+
+
+def _key(finding: Finding) -> str:
+    return f"{finding.boot_id}|{finding.source}|{finding.check}|{finding.code}|{finding.place.device}"
+
+
+def _is_new(record: NodeRecord, finding: Finding) -> bool:
+    """New for its own code and device: a later answer of another check never hides an earlier line."""
+    if record.boot_id and finding.boot_id and finding.boot_id != record.boot_id:
+        return False  # from a boot that is over
+    return sequence(finding.id) > record.seen.get(_key(finding), -1)
+
+
+def _remember(seen: Mapping[str, int], new: Iterable[Finding], boot_id: str) -> dict[str, int]:
+    kept = {key: n for key, n in seen.items() if key.startswith(f"{boot_id}|") or not boot_id}
+    for finding in new:
+        kept[_key(finding)] = max(sequence(finding.id), kept.get(_key(finding), -1))
+    return dict(list(kept.items())[-SEEN_MAX:])
+
+
+def _treats(diagnosis: Diagnosis, catalog: Catalog) -> bool:
+    fault = catalog.faults.get(diagnosis.fault)
+    return fault is not None and fault.treats
+
+
+def _is_case_matter(finding: Finding, diagnoses: Sequence[Diagnosis]) -> bool:
+    return any(finding.id == d.finding or finding.code == d.code for d in diagnoses)
+
+
+def _hung(record: NodeRecord, new: Sequence[Finding], node: Node) -> list[Diagnosis]:
+    """A GPU tool that does not come back is UNKNOWN; three cycles of it are a hung driver."""
+    late = [f for f in new if f.code == "tool.timeout" and f.check == "nvidia-smi"]
+    return [
+        Diagnosis("driver-hung", Place(node.name), Severity.REBOOT, When.IDLE, 0.8,
+                  (f.reason, *f.evidence)[:3], f.at, f.code, f.source, "", f.id)
+        for f in late
+    ]  # fmt: skip
+
+
+def _latch(
+    latched: tuple[Latch, ...], diagnoses: Sequence[Diagnosis], new: Sequence[Finding], now: float
+) -> tuple[Latch, ...]:
+    checks = {f.id: f.check for f in new}
+    boots = {f.id: f.boot_id for f in new}
+    kept = {(latch.fault, latch.place.device): latch for latch in latched}
+    for d in diagnoses:
+        old = kept.get((d.fault, d.place.device))
+        kept[(d.fault, d.place.device)] = Latch(
+            fault=d.fault, code=d.code, place=d.place, finding=d.finding, boot_id=boots.get(d.finding, ""),
+            since=old.since if old else now, seen=now, severity=max(d.severity, old.severity if old else d.severity),
+            count=(old.count if old else 0) + 1, source=d.source, part=d.part or (old.part if old else ""),
+            check=checks.get(d.finding, ""), because=d.because[:3],
+        )  # fmt: skip
+    return tuple(kept.values())
+
+
+def _clear(
+    record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: Catalog, now: float,
+    fresh: tuple[Diagnosis, ...],
+) -> Triaged:  # fmt: skip
+    passed = [f for f in findings if f.status is Status.OK]
+    gone = tuple(la for la in record.latched if _is_cleared(la, record, node, passed, catalog, now))
+    if gone:
+        record = replace(record, latched=tuple(la for la in record.latched if la not in gone))
+    return Triaged(record, fresh, gone)
+
+
+def _is_cleared(
+    latch: Latch, record: NodeRecord, node: Node, passed: Sequence[Finding], catalog: Catalog, now: float
+) -> bool:
+    """Has the thing its row names happened, observed later than the finding?"""
+    fault = catalog.faults.get(latch.fault)
+    if fault is None or fault.cleared_by == "operator":
+        return False
+    rebooted = bool(latch.boot_id and node.boot_id) and latch.boot_id != node.boot_id
+    if rebooted and fault.cleared_by in ("boot", "reset"):
+        return now - record.boot_seen >= fault.settle_s
+    if fault.cleared_by.startswith("pass:"):
+        check = fault.cleared_by.removeprefix("pass:")
+        return any(f.check == check and is_later(f, latch) for f in passed)
+    return False
+
+
+def is_later(finding: Finding, latch: Latch) -> bool:
+    """Newer than the latch without comparing clocks: another boot, or a higher sequence in the same one."""
+    if finding.boot_id != latch.boot_id:
+        return bool(finding.boot_id)
+    return sequence(finding.id) > sequence(latch.finding)
+
+
+def clear_by_treatment(record: NodeRecord, verb: Verb, devices: frozenset[str], catalog: Catalog) -> NodeRecord:
+    """A finished reset clears what a reset clears, on the devices it touched (none named: on all)."""
+    if verb is not Verb.RESET_GPU:
+        return record
+    kept = tuple(
+        la for la in record.latched
+        if catalog.faults[la.fault].cleared_by != "reset" or (devices and la.place.device not in devices)
+    )  # fmt: skip
+    return replace(record, latched=kept)
+
+
+def clear_by_boot(record: NodeRecord, node: Node, catalog: Catalog) -> NodeRecord:
+    """After our own reboot the active checks take the place of the settling time."""
+    kept = tuple(
+        la for la in record.latched
+        if la.boot_id == node.boot_id or catalog.faults[la.fault].cleared_by not in ("boot", "reset")
+    )  # fmt: skip
+    return replace(record, latched=kept)
+
+
+def verify(case: Case, record: NodeRecord, findings: Sequence[Finding], catalog: Catalog) -> tuple[str, str]:
+    """What an examination says: ("DONE"|"FAILED"|"INCONCLUSIVE", why). Only findings that answer its key are fresh."""
+    sick = [f for f in findings if f.status is Status.FAILED and _finding_treats(f, catalog)]
+    if sick:
+        return "FAILED", f"{sick[0].check} on {sick[0].place.device or case.node}: {sick[0].reason}"
+    for name in case.plan.verify_with:
+        if not any(f.check == name and f.status in (Status.OK, Status.DEGRADED) for f in findings):
+            why = next((f.reason for f in findings if f.check == name), "it did not run")
+            return "INCONCLUSIVE", f"{name} gave no answer: {why}"
+    stays = [la for la in record.latched if not _cleared_by_pass(la, findings, catalog)]
+    if stays:
+        fault = catalog.faults[stays[0].fault]
+        where = stays[0].place.device or case.node
+        return "FAILED", f"checks pass, but {fault.title} on {where} is cleared only by {fault.cleared_by}"
+    return "DONE", "all checks passed: " + ", ".join(case.plan.verify_with)
+
+
+def _finding_treats(finding: Finding, catalog: Catalog) -> bool:
+    fault = catalog.fault_of(finding.code)
+    return fault is not None and fault.treats
+
+
+def _cleared_by_pass(latch: Latch, findings: Sequence[Finding], catalog: Catalog) -> bool:
+    how = catalog.faults[latch.fault].cleared_by
+    check = how.removeprefix("pass:")
+    return how.startswith("pass:") and any(f.check == check and f.status is Status.OK for f in findings)
+
+
+def clear_verified(record: NodeRecord, findings: Sequence[Finding], catalog: Catalog) -> NodeRecord:
+    kept = tuple(la for la in record.latched if not _cleared_by_pass(la, findings, catalog))
+    return replace(record, latched=kept)
+
+
+# --- opening and merging cases -------------------------------------------------------------------------------------
+
+
+def diagnosis_of(latch: Latch, catalog: Catalog, at: float) -> Diagnosis:
+    fault = catalog.faults[latch.fault]
+    code = catalog.code(latch.code)
+    when = code.when if code is not None and code.when is not None else fault.when
+    return Diagnosis(
+        latch.fault, latch.place, latch.severity, when, fault.confidence, latch.because, at,
+        latch.code, latch.source, latch.part, latch.finding,
+    )  # fmt: skip
+
+
+def openable(record: NodeRecord, catalog: Catalog, now: float) -> tuple[Latch, ...]:
+    """Latched verdicts that may open a case now: no quiet time is running for them."""
+    return tuple(la for la in record.latched if now >= record.quiet.get(la.fault, 0.0))
+
+
+def is_confirmed(latch: Latch, fault: Fault) -> bool:
+    needed = HUNG_AFTER if latch.code == "tool.timeout" else fault.confirm
+    return latch.count >= needed
+
+
+def open_case(
+    record: NodeRecord, node: Node, latches: Sequence[Latch], catalog: Catalog, policy: Policy,
+    *, now: float, at: float, cluster: str,
+) -> tuple[Case, NodeRecord]:  # fmt: skip
+    """A new case under the next number of this node. A relapse starts above the highest rung ever tried for it."""
+    n = record.last_n + 1
+    diagnoses = tuple(diagnosis_of(la, catalog, at) for la in latches)
+    floor, why_floor = _relapse_floor(record, latches, policy, now)
+    why = f"{catalog.faults[latches[0].fault].title}: {_quote(latches[0])}"
+    case = Case(
+        id=f"{node.name}.{n}", node=node.name, uid=node.uid, pool=node.pool, diagnoses=diagnoses,
+        plan=plan.make(diagnoses, catalog), phase=Phase.SUSPECTED, step=0, opened_at=at, entered=now,
+        deadline=now + policy.suspect_s, cluster=cluster, instance=node.instance, rung=floor, first_evidence_at=at,
+        jobs_hurt=node.jobs,
+        journal=(Entry(0, "OPENED", at, "sickbay", why + why_floor, Phase.SUSPECTED.value),),
+        timeline=((Phase.SUSPECTED.value, at),),
+    )  # fmt: skip
+    lemon = record.lemon or (f"{latches[0].fault} came back after {floor}" if floor else "")
+    return case, replace(record, last_n=n, uid=node.uid, lemon=lemon)
+
+
+def _quote(latch: Latch) -> str:
+    return latch.because[0] if latch.because else latch.code
+
+
+def _relapse_floor(record: NodeRecord, latches: Sequence[Latch], policy: Policy, now: float) -> tuple[Verb | None, str]:
+    faults, parts = {la.fault for la in latches}, {la.part for la in latches if la.part}
+    back = [
+        p for p in record.past
+        if p.rung is not None and now - p.ended <= policy.relapse_s and (p.fault in faults or p.part in parts)
+    ]  # fmt: skip
+    if not back:
+        return None, ""
+    worst = max(back, key=lambda p: TREATMENTS.index(p.rung or TREATMENTS[0]))
+    return worst.rung, f"; it is a relapse of {worst.case}, so treatment starts above {worst.rung}"
+
+
+def merge(case: Case, fresh: Sequence[Diagnosis], catalog: Catalog) -> tuple[Case, bool]:
+    """New findings join the open case. True when they make it worse: a stronger first rung, or a sooner `when`."""
+    known = {(d.fault, d.place.device): d for d in case.diagnoses}
+    known.update({(d.fault, d.place.device): d for d in fresh})
+    diagnoses = tuple(known.values())
+    made = plan.make(diagnoses, catalog, before=case.plan)
+    worse = max((d.severity for d in fresh), default=0) > max((d.severity for d in case.diagnoses), default=0)
+    sooner = URGENCY[soonest(fresh)] < URGENCY[soonest(case.diagnoses)] if fresh else False
+    return replace(case, diagnoses=diagnoses, plan=made), worse or sooner
+
+
+URGENCY = {When.NOW: 0, When.CHECKPOINT: 1, When.IDLE: 2}
+
+
+def soonest(diagnoses: Sequence[Diagnosis]) -> When:
+    return min((d.when for d in diagnoses), key=URGENCY.__getitem__, default=When.IDLE)
+
+
+def severity(case: Case) -> Severity:
+    return max((d.severity for d in case.diagnoses), default=Severity.NONE)
+
+
+def may_clear(record: NodeRecord, case: Case, policy: Policy, now: float) -> bool:
+    """After two flaps of one fault in a day, a verdict that goes away by itself is no longer believed."""
+    faults = {d.fault for d in case.diagnoses}
+    flaps = [p for p in record.past if p.flap and p.fault in faults and now - p.ended <= policy.flap_window_s]
+    return len(flaps) < policy.flaps_accepted
+
+
+def close(record: NodeRecord, case: Case, policy: Policy, *, now: float, at: float) -> NodeRecord:
+    """What the ended case leaves on the record: history, and quiet where it ended without proof of health."""
+    flap = not case.rungs_tried and case.phase in (Phase.RESOLVED, Phase.DISMISSED) and not case.cancelled
+    past = tuple(
+        Past(case.id, d.fault, d.part, case.rung if case.rungs_tried else None, case.phase.value, flap, now, at)
+        for d in case.diagnoses
+    )
+    quiet = {fault: until for fault, until in record.quiet.items() if until > now}
+    timed_out = bool(case.journal) and case.journal[-1].event == "TIMED_OUT"
+    if case.cancelled or case.phase is Phase.DEFERRED or timed_out:
+        quiet |= {d.fault: now + policy.quiet_s for d in case.diagnoses}
+    before = tuple(p for p in record.past if p.case != case.id)  # closing twice after a crash counts once
+    return replace(record, past=(*before, *past)[-PAST_MAX:], quiet=quiet)

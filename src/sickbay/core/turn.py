@@ -1,0 +1,87 @@
+"""The nouns of one decision about one node: what it may look at (NodeSlice, Context), what it says (Decision).
+
+`Turn` is the working state while core/decide.py takes its steps; it never leaves core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sickbay.catalog import Catalog
+from sickbay.core.admit import Refusal
+from sickbay.model import Case, Command, Diagnosis, Event, Finding, Latch, Node, NodeRecord, Outcome, Verb
+from sickbay.settings import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Watch time decides, wall time is for people."""
+
+    watch: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What does not change from node to node."""
+
+    catalog: Catalog
+    policy: Policy
+    verbs: frozenset[Verb]
+    now: Now
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSlice:
+    """Everything one decision may look at."""
+
+    record: NodeRecord
+    node: Node | None = None  # None: the object is not there (the machine may be)
+    gone: bool = False  # the provider says the machine is gone
+    case: Case | None = None
+    findings: tuple[Finding, ...] = ()  # our own monitor's, besides the agent's
+    outcome: Outcome | None = None
+    answers: str = ""  # key of the action the outcome is for
+    commands: tuple[Command, ...] = ()
+    granted: bool = False
+    refusal: Refusal | None = None
+    busy: bool = False  # a job that makes progress lives here
+    paused: str = ""
+    explained: frozenset[str] = frozenset()  # faults that a common cause explains, for this node
+    condemned: frozenset[str] = frozenset()  # serials that must not come back
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    record: NodeRecord
+    case: Case | None = None
+    opened: bool = False
+    ended: bool = False
+    consumed: tuple[str, ...] = ()
+    condemn: tuple[tuple[str, str], ...] = ()  # (serial, why)
+
+
+@dataclass(slots=True)
+class Turn:
+    """The working state of one decision."""
+
+    s: NodeSlice
+    ctx: Context
+    record: NodeRecord
+    case: Case | None
+    fresh: tuple[Diagnosis, ...] = ()
+    worse: bool = False
+    outcome: Outcome | None = None
+    consumed: list[str] = field(default_factory=list)
+    unheld: bool = False
+
+
+Move = tuple[Event, str, str]  # event, why, by
+Said = tuple[Event, str] | None
+
+
+def latches_of(turn: Turn, case: Case) -> tuple[Latch, ...]:
+    """The verdicts on this node that belong to the case."""
+    faults = {d.fault for d in case.diagnoses}
+    return tuple(la for la in turn.record.latched if la.fault in faults)
