@@ -28,7 +28,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One row of xid.toml, sxid.toml, dcgm.toml or signs.toml: a code some instrument prints, and the fault it names."""
+    """One row of xid.toml, sxid.toml, dcgm.toml or signs.toml: a code an instrument prints, and the fault it names."""
 
     code: str  # "xid.79", "sxid.20034", "dcgm.DCGM_FR_ROW_REMAP_FAILURE", "smi.gpu-lost", "kernel.pcie-aer-fatal"
     name: str

@@ -10,11 +10,12 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from sickbay.catalog import ANY_STATUS, Catalog, Code, NvlinkSub, Profile, Variant
+from sickbay.catalog.rows import Row
 from sickbay.errors import ConfigError
 from sickbay.model import TREATMENTS, Fault, Rung, Severity, Verb, When
 
@@ -34,74 +35,13 @@ CLEARED_BY = re.compile(r"reset|boot|operator|pass:[a-z0-9][a-z0-9-]*")
 FIRST_RUNG = {Severity.RESET: Verb.RESET_GPU, Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
 FALLBACK = "inform"  # what a code without a row is
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One table of one file, with typed access that knows how to complain."""
-
-    file: str
-    name: str
-    data: Mapping[str, Any]
-
-    def wrong(self, key: str, wrong: str, right: str) -> ConfigError:
-        return ConfigError(self.file, f"{self.name}.{key}" if key else self.name, wrong, right)
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self.data.get(key, default)
-        if not isinstance(value, str) or (default is None and not value):
-            raise self.wrong(key, f"missing or not text: {value!r}", f'write {key} = "..."')
-        return value
-
-    def number(self, key: str, default: float | None = None) -> float:
-        value = self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise self.wrong(key, f"missing or not a number >= 0: {value!r}", f"write {key} = 120")
-        return value
-
-    def whole(self, key: str, default: int | None = None) -> int:
-        value = self.number(key, default)
-        if not isinstance(value, int):
-            raise self.wrong(key, f"not a whole number: {value!r}", f"write {key} = 1")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.data.get(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, f"not true or false: {value!r}", f"write {key} = true")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.data.get(key)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.wrong(key, f"missing or not a list of texts: {value!r}", f'write {key} = ["..."]')
-        return tuple(value)
-
-    def word(self, key: str, words: Mapping[str, T]) -> T:
-        value = self.text(key)
-        if value not in words:
-            raise self.wrong(key, f"{value!r} is not known", "one of " + ", ".join(words))
-        return words[value]
-
-    def only(self, allowed: frozenset[str]) -> None:
-        unknown = self.data.keys() - allowed
-        if unknown:
-            raise self.wrong(min(unknown), "no such column", "one of " + ", ".join(sorted(allowed)))
-
-
 SEVERITIES: Mapping[str, Severity] = {member.name: member for member in Severity}
 WHENS: Mapping[str, When] = {member.value: member for member in When}
 
-FAULT_COLUMNS = frozenset(
-    "title kind severity when ladder cleared_by settle_s verify_with confidence confirm treats meaning action advice "
-    "sources".split()
-)
-CODE_COLUMNS = frozenset("title name fault severity when confirm meaning action vendor_action source variants".split())
-VARIANT_COLUMNS = frozenset("name traits fault severity when meaning".split())
-PROFILE_COLUMNS = frozenset(
-    "gpus gpu_model efas nvlink reboot_s power_cycle_s replace_s source nccl_local_min_gbs efa_loopback_min_gbps".split()
-)
+FAULT_COLUMNS = frozenset(Fault.__dataclass_fields__) - {"name"} | {"action"}
+CODE_COLUMNS = frozenset(Code.__dataclass_fields__) - {"code"}
+VARIANT_COLUMNS = frozenset(("name", "traits", "fault", "severity", "when", "meaning"))
+PROFILE_COLUMNS = frozenset(Profile.__dataclass_fields__) - {"type"}
 
 
 def shipped(file: str) -> str:
@@ -277,8 +217,8 @@ def _variants(
 ) -> tuple[Variant, ...]:
     if not isinstance(items, list):
         raise row.wrong("variants", "not a list of tables", f"write [[{row.name}.variants]]")
-    return tuple(_variant(Row(row.file, f"{row.name}.variants[{n}]", item), code, faults, actions)
-                 for n, item in enumerate(items))  # fmt: skip
+    rows = (Row(row.file, f"{row.name}.variants[{number}]", item) for number, item in enumerate(items))
+    return tuple(_variant(one, code, faults, actions) for one in rows)
 
 
 def _variant(row: Row, code: Code, faults: Mapping[str, Fault], actions: Mapping[str, str]) -> Variant:
