@@ -1,0 +1,68 @@
+"""Evidence about a node, gathered before a treatment destroys it: kernel window, tool outputs, serials, one archive."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.host import SimHost
+from sickbay.sim.kernel import as_dmesg
+from sickbay.sim.world import World
+
+WINDOW = 2_000  # kernel lines
+COMMANDS = {
+    "nvidia-smi-q.txt": ("nvidia-smi", "-q"),
+    "nvidia-smi-L.txt": ("nvidia-smi", "-L"),
+    "nvidia-smi-nvlink.txt": ("nvidia-smi", "nvlink", "-s"),
+    "dcgmi-health.txt": ("dcgmi", "health", "-c"),
+}
+
+
+def gather(world: World, node: SimNode, key: str) -> dict[str, str]:
+    """File name -> text. A node that does not answer still has an identity and what its agent said last."""
+    files = {"identity.json": json.dumps(_identity(world, node, key), indent=2, sort_keys=True) + "\n"}
+    files["findings.txt"] = "".join(
+        f"{f.code or 'ok'} {f.place.device or '-'} {f.reason}\n" + "".join(f"    {line}\n" for line in f.evidence)
+        for f in node.findings.values()
+    )
+    if not node.up:
+        return files | {"unreachable.txt": f"{node.name} did not answer when evidence was collected\n"}
+    files["kernel.log"] = as_dmesg(node.kernel.tail(WINDOW))
+    host = SimHost(world, node)
+    for name, argv in COMMANDS.items():
+        done = host.run(argv, 30.0)
+        files[name] = done.stdout + done.stderr + ("(no answer: timed out)\n" if done.timed_out else "")
+    return files
+
+
+def _identity(world: World, node: SimNode, key: str) -> dict[str, object]:
+    return {
+        "action": key,
+        "node": node.name,
+        "instance": node.instance,
+        "rack": node.rack,
+        "driver": node.driver,
+        "image": node.image,
+        "boot_id": node.boot_id,
+        "collected_at": round(world.now, 3),
+        "gpus": [{"index": g.index, "pci": g.pci, "serial": g.serial, "uuid": g.uuid} for g in node.gpu_map],
+    }
+
+
+def archive(directory: Path, key: str, files: Mapping[str, str]) -> Path:
+    """One .tar.gz per action, written whole before it gets its name."""
+    directory.mkdir(parents=True, exist_ok=True)
+    name = key.replace("/", "-").replace("#", "-")
+    path, partial = directory / f"{name}.tar.gz", directory / f".{name}.partial"
+    with tarfile.open(partial, "w:gz", compresslevel=1) as tar:
+        for file_name, text in files.items():
+            data = text.encode()
+            entry = tarfile.TarInfo(f"{name}/{file_name}")
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    partial.replace(path)
+    return path

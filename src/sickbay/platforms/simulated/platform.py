@@ -1,0 +1,402 @@
+"""The simulated platform: the Platform door onto a sim.World. Guards, keys and answers exactly as ports.Platform says.
+
+The controller calls it as it calls any platform. It answers at once; what takes time takes virtual time. Changes are pushed
+while the world runs, so a sink must only take them down and never call back into the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sickbay.model import (
+    SENT_ONCE,
+    TREATMENTS,
+    Action,
+    Change,
+    Done,
+    Failed,
+    Finding,
+    Fleet,
+    JobChanged,
+    JobPhase,
+    Lost,
+    Node,
+    NodeChanged,
+    NodeDeleted,
+    Outcome,
+    Progress,
+    Retry,
+    Started,
+    Unguarded,
+    Verb,
+)
+from sickbay.platforms.simulated.evidence import archive, gather
+from sickbay.platforms.simulated.views import show_job, show_node
+from sickbay.sim import judge
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.jobs import SimJob
+from sickbay.sim.treatments import Treatment
+from sickbay.sim.world import Removed, Watcher, World
+
+Sink = Callable[[Change], None]
+
+# How long each check takes, virtual seconds [shortest, longest]: nvidia-smi and a log scan are quick, a diagnostic is not.
+CHECK_S = {"nvidia-smi": (2.0, 20.0), "kernel-log": (1.0, 3.0), "dcgm-l2": (110.0, 180.0), "dcgm-l4": (3600.0, 5400.0)}
+EVICT_S = (5.0, 30.0)
+COLLECT_S = (20.0, 60.0)
+ASK_AGAIN_S = 30.0
+
+
+@dataclass(slots=True)
+class Work:
+    """Something under way that is no treatment: a drain, an examination, a collection. Kept by key."""
+
+    ends: float
+    answer: Outcome | None = None
+
+
+class SimulatedPlatform:
+    verbs = frozenset(Verb)
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        evidence_dir: Path | None = None,
+        progress_s: float = 60.0,
+        verbs: frozenset[Verb] | None = None,
+    ) -> None:
+        self.world, self.evidence_dir, self.progress_s = world, evidence_dir, progress_s
+        self.verbs = frozenset(Verb) if verbs is None else verbs
+        self._work: dict[str, Work] = {}
+        self._sinks: list[Sink] = []
+        self._ticking = False
+        self._stop_watch: Callable[[], None] | None = None
+
+    # -- seeing -------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> Fleet:
+        world = self.world
+        nodes = tuple(show_node(world, n) for n in world.nodes.values() if n.present)
+        return Fleet(nodes, tuple(show_job(world, j) for j in world.jobs.values()), world.now)
+
+    def look(self, node: str) -> Node | None:
+        found = self.world.nodes.get(node)
+        return show_node(self.world, found) if found and found.present else None
+
+    def watch(self, sink: Sink) -> Callable[[], None]:
+        self._sinks.append(sink)
+        if self._stop_watch is None:
+            self._stop_watch = self.world.watch(Watcher(self._changed))
+        if not self._ticking and self.progress_s > 0:
+            self._ticking = True
+            self.world.after(self.progress_s, self._tick)
+        return lambda: self._sinks.remove(sink) if sink in self._sinks else None
+
+    def _changed(self, nodes: list[SimNode], removed: list[Removed], jobs: list[SimJob]) -> None:
+        if not self._sinks:
+            return
+        changes: list[Change] = [NodeDeleted(r.name, r.version, r.gone) for r in removed]
+        changes += [NodeChanged(show_node(self.world, node)) for node in nodes]
+        changes += [JobChanged(show_job(self.world, job)) for job in jobs]
+        for change in changes:
+            self._tell(change)
+
+    def _tell(self, change: Change) -> None:
+        for sink in tuple(self._sinks):
+            sink(change)
+
+    def _tick(self) -> None:
+        """Heartbeats of running jobs: only those that made a step since the last one."""
+        if not self._sinks:
+            self._ticking = False
+            return
+        now = self.world.now
+        for job in self.world.jobs.values():
+            if job.live and (step := job.step(now)) != job.told_step:
+                if job.engine:
+                    job.settle(now)
+                job.told_step = step
+                self._tell(Progress(job.id, 0, step, job.pace.step_time(now)))
+        self.world.after(self.progress_s, self._tick)
+
+    # -- doing --------------------------------------------------------------------------------------------------------
+
+    def perform(self, action: Action) -> Outcome:
+        if action.verb not in self.verbs:
+            return Failed(f"this platform cannot {action.verb}")
+        outcome = self._doors[action.verb](self, action)
+        self.world.flush()
+        return outcome
+
+    def _node(self, action: Action) -> SimNode | None:
+        node = self.world.nodes.get(action.place.node)
+        return node if node is not None and node.present else None
+
+    def _cordon(self, action: Action) -> Outcome:
+        node, case = self._node(action), case_of(action)
+        if node is None:
+            return Failed(f"there is no node {action.place.node}")
+        if node.mark and node.mark != case:
+            return Failed(f"{node.name} carries the mark of {node.mark}")
+        if not (node.mark == case and node.closed):
+            node.mark, node.closed = case, True
+            self.world.note("cordon", node.name, case=case, others=",".join(node.others) or "-")
+            self.world.touch(node)
+        held = f"; also held by {', '.join(node.others)}" if node.others else ""
+        return Done(f"{node.name} is closed for new work{held}")
+
+    def _release(self, action: Action) -> Outcome:
+        node, case = self._node(action), case_of(action)
+        if node is None:
+            return Done(f"{action.place.node} is not there any more")
+        if node.mark and node.mark != case:
+            return Done(f"{node.name} carries no mark of {case}")
+        cancel = action.args.get("cancel") == "1"
+        if not cancel and not node.ready:
+            return Retry(ASK_AGAIN_S, f"{node.name} is not ready")
+        if not cancel and node.allocatable() < node.expected:
+            return Failed(f"only {node.allocatable()} of {node.expected} GPUs are allocatable")
+        if node.mark or node.closed or (node.gate and not cancel):
+            node.mark, node.closed = "", False
+            node.gate = node.gate and cancel
+            self.world.note(
+                "release", node.name, case=case, cancel=cancel, others=",".join(node.others) or "-",
+                healthy=self.world.truly_healthy(node.name, ("nvidia-smi", "dcgm-l2")),
+            )  # fmt: skip
+            self.world.touch(node)
+        return Done(
+            f"our mark is off {node.name}" + (f"; still held by {', '.join(node.others)}" if node.others else "")
+        )
+
+    def _drain(self, action: Action) -> Outcome:
+        node, case = self._node(action), action.args.get("case") or case_of(action)
+        if node is None:
+            return Failed(f"there is no node {action.place.node}")
+        work = self._work.get(action.key)
+        if work and work.answer:
+            return work.answer
+        if not node.ready:
+            return Started(ASK_AGAIN_S, f"{node.name} does not answer; its work cannot be confirmed gone")
+        if not (node.mark == case and node.cordoned):
+            return Retry(ASK_AGAIN_S, f"{node.name} is not closed in the name of {case}")
+        if node.job and action.args.get("evict", "1") != "1":
+            return Started(ASK_AGAIN_S, f"waiting for {node.job} to end")
+        if work is None:
+            work = self._begin(action.key, EVICT_S, "drain")
+            self._evict(node, case)
+        return self._later(work, lambda: self._drained(node, case))
+
+    def _evict(self, node: SimNode, case: str) -> None:
+        job = self.world.jobs.get(node.job) if node.job else None
+        self.world.note("drain", node.name, case=case, job=job.id if job else "-")
+        if job and job.live:
+            self.world.gangs.stop(job, f"drain:{case}")
+
+    def _drained(self, node: SimNode, case: str) -> Outcome:
+        if node.job:  # somebody placed work here in spite of the cordon
+            self._evict(node, case)
+            return Started(ASK_AGAIN_S, f"{node.name} got new work and is emptied again")
+        if node.stuck:
+            return Done(f"empty but for processes of {', '.join(node.stuck)} in D state, which only a boot removes")
+        return Done(f"{node.name} is empty")
+
+    def _collect(self, action: Action) -> Outcome:
+        node = self._node(action)
+        if node is None:
+            return Failed(f"there is no node {action.place.node}")
+        work = self._work.get(action.key) or self._begin(action.key, COLLECT_S, "collect")
+        return self._later(work, lambda: self._collected(node, action.key))
+
+    def _collected(self, node: SimNode, key: str) -> Outcome:
+        files = gather(self.world, node, key)
+        self.world.note("collect", node.name, key=key, files=len(files))
+        if self.evidence_dir is None:
+            return Done(f"{len(files)} pieces of evidence about {node.name} (kept nowhere: no directory is set)")
+        return Done(str(archive(self.evidence_dir, key, files)))
+
+    def _verify(self, action: Action) -> Outcome:
+        names = tuple(n for n in action.args.get("checks", "nvidia-smi").split(",") if n)
+        where = (action.place.node,) if action.place.node else action.nodes
+        work = self._work.get(action.key)
+        if work is None:
+            spans = [CHECK_S.get(name, (5.0, 60.0)) for name in names]
+            work = self._begin(action.key, (sum(s[0] for s in spans), sum(s[1] for s in spans)), "verify")
+            for name in where:
+                node = self.world.nodes.get(name)
+                self.world.note(
+                    "verify-start", name, key=action.key, checks="+".join(names), mark=node.mark if node else "-",
+                    job=(node.job or "-") if node else "-",
+                )  # fmt: skip
+        return self._later(work, lambda: self._verified(action.key, where, names))
+
+    def _verified(self, key: str, where: tuple[str, ...], names: tuple[str, ...]) -> Outcome:
+        found = [finding for name in where for finding in self._examined(key, name, names)]
+        bad = sum(f.status.value != "OK" for f in found)
+        return Done(f"{len(found)} findings, {bad} not OK", tuple(found))
+
+    def _examined(self, key: str, name: str, names: tuple[str, ...]) -> list[Finding]:
+        world, node = self.world, self.world.nodes.get(name)
+        if node is None or not node.present or not node.up or not node.agent_up:
+            return [
+                judge.unreachable(name, check, at=world.now, answers=key, identity=f"{key}/{i}")
+                for i, check in enumerate(names)
+            ]
+        found = judge.examine(
+            world.agents.host(node), names, at=world.now, expected_gpus=node.expected,
+            sequence=world.agents.numbers(node), answers=key,
+        )  # fmt: skip
+        node.gpu_map = (
+            tuple(g.as_gpu() for g in node.gpus) if all(f.status.value == "OK" for f in found) else node.gpu_map
+        )
+        world.note("verify", name, key=key, checks="+".join(names), bad=sum(f.status.value != "OK" for f in found))
+        return [world.agents.named(node, f) for f in found]
+
+    def _treat(self, action: Action) -> Outcome:
+        known = self.world.treatments.delivered.get(action.key)
+        if known is not None:
+            return self._under_way(known)
+        if not action.call:
+            return Lost(f"{action.key} never arrived at {action.place.node}")
+        node = self._node(action)
+        why = self._unguarded(action, node)
+        if why or node is None:
+            self.world.note("unguarded", action.place.node, key=action.key, why=why.replace(" ", "_"))
+            return Unguarded(why)
+        if action.verb is Verb.REPLACE:
+            if self.world.stock <= 0:
+                return Failed("no capacity: the provider has no machine of this kind; nothing was terminated")
+            self.world.stock -= 1
+        return self._under_way(self.world.treatments.begin(action.key, action.verb, node, action.place.device))
+
+    def _unguarded(self, action: Action, node: SimNode | None) -> str:
+        """The door re-reads what the case believes, at the moment of the call. "" when all of it is true."""
+        if node is None:
+            return f"there is no node {action.place.node}"
+        if node.mark != case_of(action):
+            return f"our mark on {node.name} is {node.mark or 'gone'}, not {case_of(action)}"
+        if not node.cordoned:
+            return f"{node.name} is not cordoned"
+        if node.job and node.ready:
+            return f"{node.name} is not empty: {node.job}"
+        if action.before.boot_id and node.boot_id != action.before.boot_id:
+            return f"{node.name} has booted since: {node.boot_id}, not {action.before.boot_id}"
+        if action.before.instance and node.instance != action.before.instance:
+            return f"{node.name} is another machine now: {node.instance}"
+        if node.treating:
+            return f"{node.name} is under treatment: {node.treating}"
+        return ""
+
+    def _under_way(self, treatment: Treatment) -> Outcome:
+        if treatment.state == "done":
+            return Done(treatment.detail)
+        if treatment.state == "failed":
+            return Failed(treatment.detail)
+        left = max(1.0, treatment.ends - self.world.now)
+        return Started(min(left, 120.0), f"{treatment.verb} of {treatment.node} is under way")
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _job(self, action: Action) -> SimJob | None:
+        name = action.args.get("job", "")
+        if not name and (node := self._node(action)):
+            name = node.job
+        return self.world.jobs.get(name or action.key.split("#")[0].rsplit("/", 1)[0])
+
+    def _checkpoint(self, action: Action) -> Outcome:
+        job = self._job(action)
+        if job is None or not job.live:
+            return Done("no job runs there")
+        work = self._work.get(action.key)
+        if work is None:
+            ends = self.world.gangs.save(job)
+            if ends is None:
+                return Failed(f"{job.id} makes no steps and cannot save")
+            work = self._work[action.key] = Work(ends)
+        return self._later(work, lambda: self._has_saved(job))
+
+    def _has_saved(self, job: SimJob) -> Outcome:
+        newest = job.newest_checkpoint()
+        return (
+            Done(f"{job.id} has saved step {newest.step}")
+            if newest and job.live
+            else Failed(f"{job.id} ended before it could save")
+        )
+
+    def _stop_job(self, action: Action) -> Outcome:
+        job = self._job(action)
+        if job is None:
+            return Done("there is no such job")
+        wanted, last = int(action.args.get("attempt", job.attempt)), action.args.get("last_step")
+        if job.attempt > wanted:
+            return Failed(f"moved: {job.id} is at attempt {job.attempt}")
+        if not job.live:
+            return Done(f"{job.id} does not run")
+        step = job.step(self.world.now)
+        if last is not None and step > int(last):
+            return Failed(f"moved: {job.id} has reached step {step}, beyond {last}")
+        self.world.gangs.stop(job, action.key)
+        return Done(f"{job.id} attempt {job.attempt} is stopped at step {step}")
+
+    def _restart_job(self, action: Action) -> Outcome:
+        job = self._job(action)
+        if job is None:
+            return Failed("there is no such job")
+        attempt = int(action.args.get("attempt", job.attempt + 1))
+        done = self.world.gangs.restarts.get(action.key)
+        if done or job.attempt == attempt:
+            return Done(done or f"attempt {attempt} is already there")
+        if job.attempt > attempt:
+            return Failed(f"attempt {job.attempt} of {job.id} is already there")
+        if not action.call:
+            return Lost(f"attempt {attempt} of {job.id} was never made")
+        if job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE):
+            return Failed(f"{job.id} is {job.phase.value.lower()}")
+        why = self.world.gangs.refusal(job, action.nodes)
+        if why:
+            self.world.note("restart-refused", "", job=job.id, key=action.key, why=why.replace(" ", "_"))
+            return Failed(f"refused: {why}")
+        from_step = int(action.args.get("from_step", 0))
+        self.world.gangs.restart(action.key, job, attempt, from_step, action.nodes)
+        return Done(f"{job.id} attempt {attempt} is placed on {len(action.nodes)} nodes")
+
+    # -- work under way -----------------------------------------------------------------------------------------------
+
+    def _begin(self, key: str, span: tuple[float, float], concern: str) -> Work:
+        work = Work(self.world.now + self.world.stream(concern).uniform(*span))
+        self._work[key] = work
+        return work
+
+    def _later(self, work: Work, finish: Callable[[], Outcome]) -> Outcome:
+        """Started until its time has come; then the answer, made once and remembered."""
+        if work.answer is not None:
+            return work.answer
+        left = work.ends - self.world.now
+        if left > 1e-6:
+            return Started(left)
+        outcome = finish()
+        if not isinstance(outcome, Started):
+            work.answer = outcome
+        return outcome
+
+    _doors: dict[Verb, Callable[[SimulatedPlatform, Action], Outcome]] = {
+        Verb.CORDON: _cordon,
+        Verb.RELEASE: _release,
+        Verb.DRAIN: _drain,
+        Verb.COLLECT: _collect,
+        Verb.VERIFY: _verify,
+        Verb.CHECKPOINT_JOB: _checkpoint,
+        Verb.STOP_JOB: _stop_job,
+        Verb.RESTART_JOB: _restart_job,
+        **dict.fromkeys(TREATMENTS, _treat),
+    }
+
+
+def case_of(action: Action) -> str:
+    """Keys of cases are "{case}/{step}"."""
+    return action.key.rsplit("/", 1)[0]
+
+
+assert set(SimulatedPlatform._doors) == set(Verb) and set(TREATMENTS) < SENT_ONCE

@@ -1,0 +1,64 @@
+"""The truth as a platform shows it: SimNode -> Node, SimJob -> Job. Nothing that only the world knows may pass."""
+
+from __future__ import annotations
+
+from sickbay.model import Finding, Job, Node
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.jobs import SimJob
+from sickbay.sim.world import World
+
+
+def show_node(world: World, node: SimNode) -> Node:
+    return Node(
+        name=node.name,
+        uid=node.uid,
+        instance=node.instance,
+        pool=node.pool,
+        rack=node.rack,
+        domain=node.domain,
+        factors={"driver": node.driver, "image": node.image, "rack": node.rack},
+        ready=node.ready,
+        gone=node.gone,
+        boot_id=node.boot_id,
+        cordoned=node.cordoned,
+        mark=node.mark,
+        gate=node.gate,
+        others=tuple(node.others),
+        jobs=(node.job,) if node.job else (),
+        stuck=tuple(node.stuck),
+        gpus=node.gpu_map,
+        gpus_expected=node.expected,
+        gpus_allocatable=node.allocatable(),
+        findings=tuple(sorted(node.findings.values(), key=_worst_first)),
+        last_check=world.agents.last_check(node),
+        capacity="spare" if node.spare else "reservation",
+        opted_out=node.opted_out,
+        version=node.version,
+    )
+
+
+def _worst_first(finding: Finding) -> tuple[int, float, str]:
+    return (-finding.severity, -finding.at, finding.id)
+
+
+def show_job(world: World, job: SimJob) -> Job:
+    job.settle(world.now)
+    return Job(
+        id=job.id,
+        nodes=job.nodes,
+        phase=job.phase,
+        attempt=job.attempt,
+        checkpoint=job.newest_checkpoint(),
+        checkpoints=tuple(job.checkpoints),
+        step=job.step(world.now),
+        step_at=job.pace.step_time(world.now),
+        step_s=job.spec.step_s,
+        ranks=len(job.rank_nodes),
+        exits=job.exits,
+        silent=job.silent,
+        rank_nodes=job.rank_nodes,
+        owner=job.spec.owner,
+        managed=job.spec.managed,
+        stopped_by=job.stopped_by,
+        version=job.version,
+    )

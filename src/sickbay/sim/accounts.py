@@ -1,0 +1,67 @@
+"""What the jobs and the nodes cost, from the truth: ETTR and GPU-hours (plan, section 9). Read at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.jobs import SimJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobAccount:
+    """W = Q + R + U in seconds; ETTR = R / W. User-code attempts are left out of all four and counted."""
+
+    job: str
+    ettr: float
+    wall_s: float
+    productive_s: float
+    queued_s: float
+    unproductive_s: float
+    user_code_s: float
+    surviving_steps: int
+    lost_steps: int
+    attempts: int
+    interruptions: int
+    gpu_hours_lost: float
+
+
+def _until(job: SimJob, now: float) -> float:
+    last = job.attempts[-1]
+    return last.ended if last.ended is not None and not job.live and last.end == "completed" else now
+
+
+def _surviving(job: SimJob, now: float) -> int:
+    """Steps that count: all of a running attempt, else up to the newest complete checkpoint."""
+    first = job.spec.first_step
+    if job.live or job.attempts[-1].end == "completed":
+        return job.step(now) - first
+    newest = job.newest_checkpoint()
+    return (newest.step if newest else first) - first
+
+
+def job_account(job: SimJob, now: float, gpus_per_node: int = 8) -> JobAccount:
+    job.settle(now)
+    end = _until(job, now)
+    running = user = 0.0
+    for attempt in job.attempts:
+        took = (end if attempt.ended is None else attempt.ended) - attempt.started
+        running += took
+        user += took if attempt.user_code else 0.0
+    wall = max(0.0, end - job.submitted - user)
+    surviving = _surviving(job, now)
+    productive = min(surviving * job.spec.step_s, wall)
+    queued = max(0.0, end - job.submitted - running)
+    lost_h = (wall - productive) / 3600 * len(job.nodes) * gpus_per_node
+    interruptions = sum(a.ended is not None and a.end != "completed" and not a.user_code for a in job.attempts)
+    return JobAccount(
+        job.id, productive / wall if wall else 0.0, wall, productive, queued, wall - productive - queued, user,
+        surviving, job.lost_steps, len(job.attempts), interruptions, lost_h,
+    )  # fmt: skip
+
+
+def gpu_hours_out(nodes: Iterable[SimNode], now: float) -> float:
+    """GPU-hours during which nodes could take no work: closed, gated, not ready or under treatment."""
+    seconds = sum((n.out_s + (now - n.out_since if n.out_since is not None else 0.0)) * n.expected for n in nodes)
+    return seconds / 3600

@@ -1,0 +1,240 @@
+"""Running jobs in the world: placing, hurting, stopping, restarting, saving. Asked by the platform and by illness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sickbay.model import Checkpoint, JobPhase
+from sickbay.sim.faults import Ailment
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.jobs import JobSpec, RealEngine, SimJob
+from sickbay.sim.progress import Pace
+
+if TYPE_CHECKING:
+    from sickbay.sim.world import World
+
+NOTICE_S = (3.0, 25.0)  # until the ranks that live notice that a peer died
+SAVE_S = 45.0  # an extra checkpoint on request, at least this long
+SLOW = 1.4  # a degrading GPU holds the whole gang back by this much
+
+
+class Gangs:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.restarts: dict[str, str] = {}  # key of a delivered RESTART_JOB -> what came of it
+
+    def submit(self, spec: JobSpec, engine: RealEngine | None = None) -> SimJob:
+        world = self.world
+        pace = Pace(spec.step_s, spec.checkpoint_every, spec.write_s, spec.first_step)
+        job = SimJob(spec, world.now, spec.nodes, pace, attempt=0, engine=engine)
+        world.jobs[spec.id] = job
+        self._place(job, 1, spec.first_step, spec.nodes, by="owner")
+        return job
+
+    def _place(self, job: SimJob, attempt: int, from_step: int, nodes: tuple[str, ...], by: str) -> None:
+        world = self.world
+        job.begin(world.now, attempt, from_step, nodes)
+        world.note("place", "", job=job.id, attempt=attempt, from_step=from_step, nodes=",".join(nodes), by=by)
+        if job.corrupted:
+            world.note("corrupt-restart", "", job=job.id, attempt=attempt, from_step=from_step)
+        for name in nodes:
+            world.nodes[name].job = job.id
+            world.touch(world.nodes[name])
+        self._plan_ending(job)
+        world.touch_job(job)
+        for name in nodes:
+            world.illness.under_load(world.nodes[name])
+
+    def _plan_ending(self, job: SimJob) -> None:
+        """The moment at which this attempt completes, or meets the bug that is in it."""
+        spec, life = job.spec, job.life
+        buggy = job.pace.from_step <= spec.bug_at_step < spec.total_steps
+        when = job.pace.when(spec.bug_at_step if buggy else spec.total_steps)
+        if when != float("inf"):
+            self.world.at(when, lambda: self._ending(job, life, buggy))
+
+    def _ending(self, job: SimJob, life: int, buggy: bool) -> None:
+        if job.life != life or not job.live:
+            return None
+        if not buggy:
+            return self._finish(job, JobPhase.SUCCEEDED, "completed")
+        ranks = range(len(job.rank_nodes))
+        return self._fail(job, list(ranks), "traceback", "user code", user_code=True)
+
+    # -- being hurt ---------------------------------------------------------------------------------------------------
+
+    def struck(self, node: SimNode, ailment: Ailment) -> None:
+        """An ailment of this node acts on the job that runs there."""
+        job = self.world.jobs.get(node.job) if node.job else None
+        if job is None or not job.live:
+            return
+        ranks = job.ranks_on(node.name)
+        if ailment.kind.scope == "gpu":
+            ranks = ranks[ailment.values["index"] % len(ranks) : ailment.values["index"] % len(ranks) + 1]
+        self._hurt(job, node, ailment, ranks)
+
+    def _hurt(self, job: SimJob, node: SimNode, ailment: Ailment, ranks: list[int]) -> None:
+        now, effect = self.world.now, ailment.effect
+        if effect in ("corrupt", "corrupt_quietly"):
+            job.corrupt_from = now if job.corrupt_from is None else job.corrupt_from
+        if effect in ("kill", "corrupt"):
+            if ailment.kind.scope == "job":
+                user = ailment.kind.name == "user_bug"
+                return self._fail(
+                    job, ranks, ailment.kind.tail, "user code" if user else ailment.kind.name, user_code=user
+                )
+            return self._die(job, ranks, ailment)
+        if effect in ("hang", "stuck"):
+            if effect == "stuck":
+                node.stuck = sorted({*node.stuck, job.id})
+            return self._hang(job, ranks)
+        if effect == "slow":
+            job.settle(now)
+            job.pace.change_pace(now, SLOW)
+            job.life += 1
+            self._plan_ending(job)
+        return None
+
+    def _die(self, job: SimJob, ranks: list[int], ailment: Ailment) -> None:
+        """Some ranks die now; the gang ends when the others notice."""
+        world = self.world
+        job.kill(world.now, ranks)
+        user = ailment.kind.name == "app_fault_13_31"
+        code, life = (1 if ailment.kind.tail != "node_gone" else 137), job.life
+        delay = world.stream("notice").uniform(*NOTICE_S)
+        world.note("ranks-dead", "", job=job.id, ranks=_short(ranks), why=ailment.kind.name)
+
+        def others_notice() -> None:
+            if job.life == life and job.live:
+                self._fail(job, ranks, ailment.kind.tail, ailment.kind.name, code=code, user_code=user)
+
+        world.after(delay, others_notice)
+
+    def _hang(self, job: SimJob, ranks: list[int]) -> None:
+        world = self.world
+        job.hang(world.now, ranks)
+        life = job.life
+        world.note("ranks-hung", "", job=job.id, ranks=_short(ranks))
+        world.after(job.spec.watchdog_s, lambda: self._watchdog(job, life))
+
+    def _watchdog(self, job: SimJob, life: int) -> None:
+        """All ranks but the silent ones log a time-out. They go on waiting: that is how 3 a.m. incidents look."""
+        if job.life != life or not job.live:
+            return
+        job.silent = tuple(sorted(job.hung))
+        job.exits = job.watchdog_exits()
+        self.world.note("watchdog", "", job=job.id, silent=_short(job.silent))
+        self.world.touch_job(job)
+
+    def node_lost(self, node: SimNode) -> None:
+        """The host under these ranks goes away."""
+        job = self.world.jobs.get(node.job)
+        if job and job.live:
+            self._fail(job, job.ranks_on(node.name), "node_gone", f"{node.name} went down", code=137)
+        node.job = ""
+
+    def _fail(
+        self, job: SimJob, culprits: Sequence[int], tail: str, why: str, *, code: int = 1, user_code: bool = False
+    ) -> None:
+        job.exits = job.exits_of(culprits, tail, code)
+        self._finish(job, JobPhase.FAILED, why, user_code=user_code)
+
+    def _finish(self, job: SimJob, phase: JobPhase, why: str, *, user_code: bool = False) -> None:
+        world = self.world
+        job.finish(world.now, phase, why, user_code=user_code)
+        world.note("job-end", "", job=job.id, attempt=job.attempt, phase=phase.value, step=job.step(world.now), why=why)
+        for name in job.nodes:
+            node = world.nodes[name]
+            if node.job == job.id:
+                node.job = ""
+                world.touch(node)
+        world.touch_job(job)
+        if phase is JobPhase.FAILED and job.spec.requeue_s is not None:
+            life = job.life
+            world.after(job.spec.requeue_s, lambda: self._requeue(job, life))
+
+    def _requeue(self, job: SimJob, life: int) -> None:
+        """A platform's own scheduler: same size, whatever nodes look open, newest checkpoint. For comparisons."""
+        world = self.world
+        if job.life != life or job.live:
+            return
+        free = [n.name for n in world.nodes.values() if n.serving() and not n.job and not n.stuck]
+        want = [name for name in job.nodes if name in set(free)]
+        want += [name for name in free if name not in set(want)]
+        if len(want) < len(job.nodes):
+            world.after(60.0, lambda: self._requeue(job, life))
+            return
+        newest = job.newest_checkpoint()
+        step = newest.step if newest else job.spec.first_step
+        self._place(job, job.attempt + 1, step, tuple(want[: len(job.nodes)]), by="scheduler")
+
+    # -- what the platform asks ---------------------------------------------------------------------------------------
+
+    def stop(self, job: SimJob, by: str, phase: JobPhase = JobPhase.STOPPED) -> None:
+        """The whole gang ends. Ranks in D state stay where they are, as `stuck`, and hold no later attempt back."""
+        job.stopped_by = by
+        self._finish(job, phase, f"stopped by {by}")
+
+    def save(self, job: SimJob) -> float | None:
+        """Ask for a checkpoint now; returns when it will be complete, None if the job cannot save."""
+        world = self.world
+        job.settle(world.now)
+        if not job.live or job.hung or job.pace.frozen_at is not None or world.now < job.pace.anchor:
+            return None
+        took = max(SAVE_S, job.spec.write_s)
+        step = job.step(world.now)
+        job.pace.pause(world.now, took)
+        job.life += 1
+        life = job.life
+        self._plan_ending(job)
+        world.after(took, lambda: self._saved(job, life, step))
+        return world.now + took
+
+    def _saved(self, job: SimJob, life: int, step: int) -> None:
+        if job.life != life or not job.live:
+            return
+        if job.engine:
+            job.settle(self.world.now)
+            job.engine.checkpoint()
+        job.checkpoints.append(Checkpoint(step, self.world.now, job.attempt))
+        self.world.note("saved", "", job=job.id, step=step)
+        self.world.touch_job(job)
+
+    def refusal(self, job: SimJob, nodes: tuple[str, ...]) -> str:
+        """Why this gang cannot be started on these nodes now; "" if it can.
+
+        Checkpoints are fenced by attempt number: a rank of an earlier attempt that is stuck on a node which carries our
+        mark can write nothing that a later attempt reads, so it does not hold the job back. Anywhere else it does.
+        """
+        world = self.world
+        if job.live:
+            return f"attempt {job.attempt} of {job.id} still lives"
+        loose = [n.name for n in world.nodes.values() if job.id in n.stuck and not n.mark]
+        if loose:
+            return f"ranks of an earlier attempt live on {', '.join(loose)}, which carries no mark of ours"
+        for name in nodes:
+            why = self._unfit(name)
+            if why:
+                return f"{name}: {why}"
+        return "" if len(nodes) == len(job.spec.nodes) else f"{len(nodes)} nodes given, {len(job.spec.nodes)} needed"
+
+    def _unfit(self, name: str) -> str:
+        node = self.world.nodes.get(name)
+        if node is None or not node.present:
+            return "no such node"
+        if node.mark or node.cordoned:
+            return f"cordoned by {node.mark or ', '.join(node.others)}"
+        if not node.ready or node.treating:
+            return "not ready"
+        if node.job or node.stuck:
+            return f"busy with {node.job or ', '.join(node.stuck)}"
+        return "behind the newcomer gate" if node.gate else ""
+
+    def restart(self, key: str, job: SimJob, attempt: int, from_step: int, nodes: tuple[str, ...]) -> None:
+        self.restarts[key] = f"attempt {attempt} from step {from_step} on {len(nodes)} nodes"
+        self._place(job, attempt, from_step, nodes, by=key)
+
+
+def _short(ranks: Sequence[int]) -> str:
+    return ",".join(map(str, ranks[:8])) + (f",+{len(ranks) - 8}" if len(ranks) > 8 else "")

@@ -1,0 +1,59 @@
+"""A simulated host behind the Host door: prints what the real tools print, so the checks that run on it are the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sickbay.ports import Completed
+from sickbay.sim import dcgm, smi
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.kernel import as_dmesg
+
+if TYPE_CHECKING:
+    from sickbay.sim.world import World
+
+_WRAPPERS = frozenset({"sudo", "-n", "nsenter", "chroot", "/host"})
+DMESG_LINES = 2_000
+
+
+class SimHost:
+    def __init__(self, world: World, node: SimNode, dcgm_major: int = 4) -> None:
+        self.world, self.node, self.dcgm_major = world, node, dcgm_major
+        self.name = node.name
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> Completed:
+        """A host that is down answers nothing; one that is up answers at once (virtual time is the platform's concern)."""
+        words = [word for i, word in enumerate(argv) if i or word not in _WRAPPERS]
+        if not self.node.up:
+            return Completed(None, "", "", timed_out=True)
+        tool, rest = (words[0].rsplit("/", 1)[-1], words[1:]) if words else ("", [])
+        if tool == "nvidia-smi":
+            return smi.run(self.node, rest, self.world.now)
+        if tool == "dcgmi":
+            return dcgm.run(self.node, rest, self.world.illness.seen_by_diag, self.dcgm_major)
+        if tool == "dmesg":
+            return Completed(0, as_dmesg(self.node.kernel.tail(DMESG_LINES)), "")
+        return Completed(None, "", f"{tool}: command not found", missing=True)
+
+    def read(self, path: str) -> str | None:
+        if not self.node.up:
+            return None
+        if path == "/proc/sys/kernel/random/boot_id":
+            return self.node.boot_id + "\n"
+        if path == "/proc/driver/nvidia/version":
+            return f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {self.node.driver}  Release Build\n"
+        if path == "/proc/uptime":
+            up = self.world.now - self.node.boot_at
+            return f"{up:.2f} {up * 90:.2f}\n"
+        return None
+
+    def kernel_lines(self, cursor: str) -> tuple[list[str], str]:
+        boot, _, sequence = cursor.rpartition(":")
+        start = int(sequence) if boot == self.node.boot_id and sequence.isdigit() else 0
+        if not self.node.up and start == 0 and not cursor:
+            return [], cursor
+        return self.node.kernel.after(start), f"{self.node.boot_id}:{self.node.kernel.last}"
+
+    def boot_id(self) -> str:
+        return self.node.boot_id

@@ -1,0 +1,200 @@
+"""Virtual gang jobs: attempts, ranks, hangs, exits, checkpoints, and what of their work survives. The World runs them.
+
+The same job can be run by real processes: give it an `engine` (sim/trainer builds one). Virtual time then says when steps
+are earned and the engine does them; who dies and when is decided here, so the virtual trace is the same with or without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sickbay.model import Checkpoint, JobPhase, RankExit
+from sickbay.sim.progress import Pace
+from sickbay.sim.tails import tail
+
+KEPT_CHECKPOINTS = 16
+KEPT_EXITS = 64  # a 16,384-rank job says enough with these
+
+LIVE = frozenset({JobPhase.RUNNING, JobPhase.PENDING})
+
+
+class RealEngine(Protocol):
+    """A gang of real processes. Every method returns within seconds; ranks are numbers."""
+
+    def start(self, attempt: int, from_step: int) -> None: ...
+
+    def grant(self, steps: int) -> int:
+        """Let every rank do this many more steps; returns the step reached."""
+
+    def kill(self, ranks: Sequence[int]) -> None: ...
+
+    def hang(self, ranks: Sequence[int]) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def checkpoint(self) -> int: ...
+
+    def checkpoints(self) -> list[tuple[int, int]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What was submitted. Defaults: a step of 10 s, a checkpoint every 30 min, 5 min to start (papers.md 3b: dt, u0)."""
+
+    id: str
+    nodes: tuple[str, ...]
+    total_steps: int = 10_000_000
+    step_s: float = 10.0
+    checkpoint_every: int = 180
+    write_s: float = 0.0
+    init_s: float = 300.0
+    ranks_per_node: int = 8
+    watchdog_s: float = 240.0
+    owner: str = "research"
+    managed: bool = True
+    bug_at_step: int = -1  # a traceback whenever this step is reached
+    first_step: int = 0
+    requeue_s: float | None = None  # the platform itself restarts it after this long (for the originals' policy)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One life of the gang, for the accounts."""
+
+    n: int
+    nodes: tuple[str, ...]
+    from_step: int
+    started: float
+    ended: float | None = None
+    reached: int = 0
+    end: str = ""  # why it ended
+    user_code: bool = False
+
+
+@dataclass(slots=True)
+class SimJob:
+    spec: JobSpec
+    submitted: float
+    nodes: tuple[str, ...]
+    pace: Pace
+    phase: JobPhase = JobPhase.RUNNING
+    attempt: int = 1
+    attempts: list[Attempt] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    hung: set[int] = field(default_factory=set)
+    silent: tuple[int, ...] = ()
+    exits: tuple[RankExit, ...] = ()
+    stopped_by: str = ""
+    corrupt_from: float | None = None  # checkpoints complete after this time hold wrong numbers
+    corrupted: bool = False  # the present lineage began from such a checkpoint
+    lost_steps: int = 0
+    rank_nodes: tuple[str, ...] = ()
+    version: int = 0
+    life: int = 0  # changes whenever a planned ending (completion, bug, watchdog) is no longer valid
+    engine: RealEngine | None = None
+    granted: int = 0
+    told_step: int = -1
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    @property
+    def live(self) -> bool:
+        return self.phase in LIVE
+
+    def step(self, now: float) -> int:
+        return min(self.pace.step(now), self.spec.total_steps)
+
+    def ranks_on(self, node: str) -> list[int]:
+        per = self.spec.ranks_per_node
+        return [i * per + r for i, name in enumerate(self.nodes) if name == node for r in range(per)]
+
+    def settle(self, now: float) -> None:
+        """Write down the checkpoints that virtual time has completed; have the engine do the steps that were earned."""
+        newest = max((c.step for c in self.checkpoints if c.attempt == self.attempt), default=self.pace.from_step)
+        for step, at in self.pace.checkpoints(newest, now):
+            if step > self.spec.total_steps:
+                break
+            self._grant_to(step)
+            if self.engine:
+                self.engine.checkpoint()
+            self.checkpoints.append(Checkpoint(step, at, self.attempt))
+        del self.checkpoints[:-KEPT_CHECKPOINTS]
+        self._grant_to(self.step(now))
+
+    def begin(self, now: float, attempt: int, from_step: int, nodes: tuple[str, ...]) -> None:
+        """A new attempt, all ranks, from a checkpoint."""
+        spec = self.spec
+        kept = [c for c in self.checkpoints if c.step <= from_step]
+        base = next((c for c in reversed(kept) if c.step == from_step), None)
+        self.corrupted = bool(base and self.corrupt_from is not None and base.at > self.corrupt_from)
+        if not self.corrupted:
+            self.corrupt_from = None
+        self.lost_steps += max(0, (self.attempts[-1].reached if self.attempts else from_step) - from_step)
+        self.checkpoints = kept  # newer ones belong to a future that will not happen
+        self.pace = Pace(spec.step_s, spec.checkpoint_every, spec.write_s, from_step, anchor=now + spec.init_s)
+        self.nodes, self.attempt, self.phase = nodes, attempt, JobPhase.RUNNING
+        self.rank_nodes = tuple(node for node in nodes for _ in range(spec.ranks_per_node))
+        self.hung, self.silent, self.exits, self.stopped_by = set(), (), (), ""
+        self.attempts.append(Attempt(attempt, nodes, from_step, now, reached=from_step))
+        self.life += 1
+        self.granted = from_step
+        if self.engine:
+            self.engine.start(attempt, from_step)
+
+    def finish(self, now: float, phase: JobPhase, why: str, *, user_code: bool = False) -> None:
+        """The attempt is over, however it ended."""
+        self.settle(now)
+        self.pace.freeze(now)
+        last = self.attempts[-1]
+        last.ended, last.reached, last.end, last.user_code = now, self.step(now), why, user_code
+        self.phase = phase
+        self.life += 1
+        if self.engine and phase is not JobPhase.SUCCEEDED:
+            self.engine.stop()
+
+    def hang(self, now: float, ranks: Iterable[int]) -> None:
+        self.settle(now)
+        self.pace.freeze(now)
+        self.hung.update(ranks)
+        self.life += 1
+        if self.engine:
+            self.engine.hang(sorted(self.hung))
+
+    def kill(self, now: float, ranks: Sequence[int]) -> None:
+        """These ranks die now; the others notice a little later (the World then calls `finish`)."""
+        self.settle(now)
+        self.pace.freeze(now)
+        self.life += 1
+        if self.engine:
+            self.engine.kill(ranks)
+
+    def exits_of(self, culprits: Sequence[int], tail_name: str, code: int = 1) -> tuple[RankExit, ...]:
+        """The culprits with their own last words, then the others, who only say that a peer went away."""
+        first = [RankExit(r, self.rank_nodes[r], code, tail(tail_name, r)) for r in culprits[:KEPT_EXITS]]
+        guilty = set(culprits)
+        bystanders = [r for r in range(len(self.rank_nodes)) if r not in guilty][: max(0, KEPT_EXITS - len(first))]
+        return (*first, *(RankExit(r, self.rank_nodes[r], 1, tail("nccl_peer", r)) for r in bystanders))
+
+    def watchdog_exits(self) -> tuple[RankExit, ...]:
+        """All ranks but the silent ones have logged a time-out; none has ended yet."""
+        timeout = int(self.spec.watchdog_s * 1000)
+        values = {
+            "seq": self.pace.step(self.pace.frozen_at or 0.0) * 4 + 1,
+            "timeout_ms": timeout,
+            "ran_ms": timeout + 37,
+        }
+        quiet = set(self.silent)
+        loud = [r for r in range(len(self.rank_nodes)) if r not in quiet][: KEPT_EXITS - len(self.silent)]
+        said = [RankExit(r, self.rank_nodes[r], None, tail("watchdog", r, **values)) for r in loud]
+        return (*(RankExit(r, self.rank_nodes[r], None) for r in self.silent[:KEPT_EXITS]), *said)
+
+    def newest_checkpoint(self) -> Checkpoint | None:
+        return self.checkpoints[-1] if self.checkpoints else None
+
+    def _grant_to(self, step: int) -> None:
+        if self.engine and step > self.granted and not self.hung:
+            self.granted = self.engine.grant(step - self.granted)

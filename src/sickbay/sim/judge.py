@@ -1,0 +1,43 @@
+"""The one place where the simulation calls the real checks. Agents and VERIFY go through here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sickbay.catalog import Catalog, load
+from sickbay.checks import dcgm_diag
+from sickbay.checks import run as checks_run
+from sickbay.checks.signs import Ask, Reading, Stamp, finding
+from sickbay.model import Finding, Place, Status
+from sickbay.ports import Host
+
+
+def catalog() -> Catalog:
+    return load()
+
+
+def examine(
+    host: Host, names: Sequence[str], *, at: float, expected_gpus: int, sequence: Iterator[int], answers: str = "",
+    cursor: str = "",
+) -> list[Finding]:  # fmt: skip
+    """These checks, on this host, now."""
+    return checks_run.run(
+        host, names, catalog(), answers=answers, expected_gpus=expected_gpus, at=at, cursor=cursor, sequence=sequence
+    )
+
+
+def instruments(host: Host, *, at: float, sequence: Iterator[int]) -> list[Finding]:
+    """Is DCGM there at all? A cheap question that every cycle of an agent asks; silence when it is."""
+    done = host.run(("dcgmi", "discovery", "-l"), 10.0)
+    if done.code == 0 or done.timed_out:
+        return []
+    stamp = Stamp("dcgm-health", host.name, host.boot_id(), at)
+    return [finding(sign, catalog(), stamp, next(sequence)) for sign in dcgm_diag.judge(Reading(done), Ask())]
+
+
+def unreachable(node: str, check: str, *, at: float, answers: str, identity: str) -> Finding:
+    """Nobody answered: we do not know, which is neither health nor sickness."""
+    return Finding(
+        id=identity, source="agent", check=check, place=Place(node), status=Status.UNKNOWN, code="node.unreachable",
+        reason=f"{node} does not answer, so {check} could not be run", at=at, answers=answers,
+    )  # fmt: skip

@@ -1,0 +1,109 @@
+"""People and rivals: everybody else who touches the fleet. Called by tests, the tour and the swarm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sickbay.model import JobPhase
+
+if TYPE_CHECKING:
+    from sickbay.sim.world import World
+
+
+class People:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def uncordon(self, name: str, by: str = "alice") -> None:
+        """A person opens the node again. As `kubectl uncordon`: the cordon goes, our annotation (the mark) stays."""
+        node = self.world.nodes[name]
+        node.closed, node.others = False, []
+        self.world.note("person", name, act="uncordon", by=by)
+        self.world.touch(node)
+
+    def cordon(self, name: str, by: str = "alice") -> None:
+        node = self.world.nodes[name]
+        if by not in node.others:
+            node.others.append(by)
+        self.world.note("person", name, act="cordon", by=by)
+        self.world.touch(node)
+
+    def opt_out(self, name: str, by: str = "alice", opted_out: bool = True) -> None:
+        node = self.world.nodes[name]
+        node.opted_out = opted_out
+        self.world.note("person", name, act="opt-out" if opted_out else "opt-in", by=by)
+        self.world.touch(node)
+
+    def delete_object(self, name: str, by: str = "autoscaler", rejoins_after_s: float | None = 120.0) -> None:
+        """A rival deletes the node object; the machine runs on and registers again: same instance, no marks."""
+        node = self.world.nodes[name]
+        if not node.present:
+            return
+        self.world.note("person", name, act="delete-object", by=by)
+        self.world.remove_object(node, gone=False)
+        if rejoins_after_s is not None:
+            instance = node.instance
+            self.world.after(rejoins_after_s, lambda: self._rejoin(name, instance))
+
+    def _rejoin(self, name: str, instance: str) -> None:
+        node = self.world.nodes[name]
+        if node.present or node.gone or node.instance != instance:
+            return
+        node.objects += 1
+        node.uid = self.world.factory.uid(name, node.objects)
+        node.present, node.mark, node.closed, node.others = True, "", False, []
+        self.world.note("rejoined", name, instance=instance)
+        self.world.touch(node)
+
+    def terminate(self, name: str, by: str = "provider", successor_after_s: float | None = None) -> None:
+        """The provider ends the instance. With `successor_after_s` another one joins under the same name."""
+        world, node = self.world, self.world.nodes[name]
+        if node.gone:
+            return
+        world.note("person", name, act="terminate", by=by)
+        world.agents.silence(node)
+        if node.job:
+            world.gangs.node_lost(node)
+        node.up = node.ready = False
+        node.gone, node.treating, node.stuck = True, "", []
+        world.remove_object(node, gone=True)
+        if successor_after_s is not None:
+            world.after(successor_after_s, lambda: self._succeed(name))
+
+    def _succeed(self, name: str) -> None:
+        world, node = self.world, self.world.nodes[name]
+        if node.gone:
+            world.shelf.put(node.gpus)
+            world.treatments.new_instance(node)
+
+    def preempt(self, job_id: str, by: str = "scheduler") -> None:
+        """Somebody else stops a job: not a failure."""
+        job = self.world.jobs[job_id]
+        if job.live:
+            self.world.note("person", "", act="preempt", job=job_id, by=by)
+            self.world.gangs.stop(job, by, JobPhase.SUSPENDED)
+
+    def delete_job(self, job_id: str, by: str = "owner") -> None:
+        job = self.world.jobs[job_id]
+        self.world.note("person", "", act="delete-job", job=job_id, by=by)
+        if job.live:
+            self.world.gangs.stop(job, by, JobPhase.GONE)
+        else:
+            job.phase = JobPhase.GONE
+            self.world.touch_job(job)
+
+    def change_driver(self, names: list[str], driver: str, bad_share: float = 0.0) -> list[str]:
+        """A roll-out: these nodes boot into another driver. On a share of them NVLink does not train any more."""
+        world, rng, struck = self.world, self.world.stream("rollout"), []
+        for name in names:
+            node = world.nodes[name]
+            if node.job:
+                world.gangs.node_lost(node)
+            node.driver = driver
+            world.treatments.boot(node)
+            if rng.random() < bad_share:
+                world.strike("nvlink_down_after_boot", name)
+                struck.append(name)
+            world.truth_changed(node)
+        world.note("person", "", act="change-driver", driver=driver, nodes=len(names), bad=len(struck))
+        return struck

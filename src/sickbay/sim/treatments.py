@@ -1,0 +1,187 @@
+"""Reset, reboot, power-cycle, replace: what they take, how they fail, and what they truly cure. Asked by the platform."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sickbay.model import Verb
+from sickbay.sim.faults import Ailment, rates
+from sickbay.sim.hardware import SimGpu, SimNode
+from sickbay.sim.kernel import KernelRing, boot_lines
+
+if TYPE_CHECKING:
+    from sickbay.sim.world import World
+
+FORCE = {
+    Verb.RESET_GPU: "reset",
+    Verb.REBOOT: "reboot",
+    Verb.POWER_CYCLE: "power_cycle",
+    Verb.REPLACE: "replace",
+}
+AGENT_UP_S = 15.0  # after a boot, until the agent has looked for the first time
+
+
+@dataclass(slots=True)
+class Treatment:
+    """One delivered call. The node (for REPLACE: the provider) remembers its key, so a second delivery does nothing."""
+
+    key: str
+    verb: Verb
+    node: str
+    device: str
+    instance: str
+    started: float
+    ends: float
+    state: str = "started"  # started | done | failed
+    detail: str = ""
+
+
+class Treatments:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.delivered: dict[str, Treatment] = {}
+
+    def begin(self, key: str, verb: Verb, node: SimNode, device: str = "") -> Treatment:
+        """Act on the truth, once per key."""
+        if key in self.delivered:
+            return self.delivered[key]
+        world = self.world
+        low, high = rates()["repair"]["seconds"][FORCE[verb]]
+        took = world.stream("treat").uniform(low, high)
+        treatment = Treatment(key, verb, node.name, device, node.instance, world.now, world.now + took)
+        self.delivered[key] = treatment
+        node.recorded.add(key)
+        node.treating = key
+        world.note(
+            "treat-start", node.name, key=key, verb=verb.value, mark=node.mark, cordoned=node.cordoned,
+            jobs=node.job or "-", stuck=",".join(node.stuck) or "-", ready=node.ready, boot=node.boot_id,
+        )  # fmt: skip
+        if verb is not Verb.RESET_GPU:
+            self._take_down(node)
+        world.touch(node)
+        world.at(treatment.ends, lambda: self._end(treatment))
+        return treatment
+
+    def _take_down(self, node: SimNode) -> None:
+        """A boot begins: whatever ran here, unkillable or not, is gone with it."""
+        world = self.world
+        world.agents.silence(node)
+        node.up = node.ready = False
+        if node.job:
+            world.gangs.node_lost(node)
+        node.stuck.clear()
+
+    def _end(self, treatment: Treatment) -> None:
+        node = self.world.nodes[treatment.node]
+        if node.instance != treatment.instance:
+            return self._close(node, treatment, "failed", "the instance went away")
+        if treatment.verb is Verb.RESET_GPU:
+            return self._reset(node, treatment)
+        if treatment.verb is Verb.REPLACE:
+            return self._replace(node, treatment)
+        return self._boot(node, treatment)
+
+    def _reset(self, node: SimNode, treatment: Treatment) -> None:
+        if not node.up or node.hung:
+            return self._close(node, treatment, "failed", "the node does not answer nvidia-smi --gpu-reset")
+        gpus = [gpu for gpu in node.gpus if treatment.device in ("", gpu.pci)]
+        if not gpus or any(gpu.lost for gpu in gpus):
+            return self._close(node, treatment, "failed", f"no GPU answers at {treatment.device or 'any address'}")
+        for gpu in gpus:
+            self._cure_gpu(gpu, "reset")
+            self.world.agents.forget_device(node, gpu.pci)
+        return self._close(node, treatment, "done", "reset " + ", ".join(gpu.pci for gpu in gpus))
+
+    def _boot(self, node: SimNode, treatment: Treatment) -> None:
+        world, force = self.world, FORCE[treatment.verb]
+        hangs = world.stream("boot").random() < world.reboot_hangs
+        self.cure(node, force)
+        if force == "reboot" and hangs:
+            world.illness.never_came_up(node)
+        if node.node_sign("down"):
+            return self._close(node, treatment, "failed", "the node did not come back")
+        self.boot(node)
+        return self._close(node, treatment, "done", f"booted, boot id {node.boot_id}")
+
+    def cure(self, node: SimNode, force: str) -> None:
+        """What this much force truly cures is gone, or, when the repair silently failed, asleep."""
+        node.ailments = [a for a in node.ailments if not self._cured(a, force)]
+        for gpu in node.gpus:
+            self._cure_gpu(gpu, force)
+
+    def _cure_gpu(self, gpu: SimGpu, force: str) -> None:
+        gpu.ailments = [a for a in gpu.ailments if not self._cured(a, force)]
+
+    def _cured(self, ailment: Ailment, force: str) -> bool:
+        silent = self.world.stream("silent").random() < self.world.silent_failure[force]
+        if not ailment.cured_by(force):
+            ailment.dormant = ailment.dormant or ailment.kind.hides
+            return False
+        if silent and not ailment.signs.get("down") and not ailment.dormant:
+            ailment.dormant = True  # looks cured; comes back under load
+            self.world.note("silent-failure", what=ailment.kind.name)
+            return False
+        return True
+
+    def boot(self, node: SimNode) -> None:
+        """A boot completes: new boot id, empty kernel log, agent back after a few seconds."""
+        world = self.world
+        node.boots += 1
+        node.boot_id = world.factory.boot_id(node.instance, node.boots)
+        node.boot_at = world.now
+        node.kernel = KernelRing(world.now)
+        node.kernel.print(boot_lines(node.driver), world.now)
+        node.up = node.ready = True
+        world.note("boot", node.name, boot=node.boot_id)
+        world.agents.rebooted(node)
+        world.illness.booted(node)
+        world.after(AGENT_UP_S, lambda boot=node.boot_id: world.agents.wake(node, boot))  # type: ignore[misc]
+
+    def _replace(self, node: SimNode, treatment: Treatment) -> None:
+        world = self.world
+        old = node.instance
+        node.treating = ""
+        world.remove_object(node, gone=True)
+        world.flush()
+        world.shelf.put(node.gpus)
+        self.new_instance(node)
+        self._close(node, treatment, "done", f"{old} is gone; its successor is {node.instance}")
+
+    def new_instance(self, node: SimNode) -> None:
+        """Another machine joins under this name, behind the newcomer gate."""
+        world = self.world
+        node.generation += 1
+        node.objects += 1
+        node.instance = world.factory.instance(node.name, node.generation)
+        node.uid = world.factory.uid(node.name, node.objects)
+        node.gpus, node.ailments = world.factory.gpus(), []
+        self._bring_back(node)
+        node.mark, node.closed, node.others, node.gate, node.opted_out = "", False, [], True, False
+        node.present, node.gone, node.recorded, node.boots = True, False, set(), -1
+        node.gpu_map = ()
+        world.note("joined", node.name, instance=node.instance, serials=",".join(g.serial for g in node.gpus))
+        self.boot(node)
+
+    def _bring_back(self, node: SimNode) -> None:
+        """Refurbished machines carry old parts: sometimes one that was taken out for good reason."""
+        world, rng = self.world, self.world.stream("shelf")
+        by_chance = rng.random() < world.part_returns and bool(world.shelf.parts)
+        serial = world.shelf.owed.pop(0) if world.shelf.owed else ""
+        if not serial and by_chance:
+            serial = rng.choice(world.shelf.parts).serial
+        part = world.shelf.take(serial) if serial else None
+        if part is None:
+            return
+        part.slot = 0
+        for ailment in part.ailments:
+            ailment.dormant = True
+        node.gpus[0] = part
+        world.note("part-returned", node.name, serial=part.serial)
+
+    def _close(self, node: SimNode, treatment: Treatment, state: str, detail: str) -> None:
+        treatment.state, treatment.detail = state, detail
+        if node.treating == treatment.key:
+            node.treating = ""
+        self.world.note("treat-end", node.name, key=treatment.key, verb=treatment.verb.value, state=state)
+        self.world.truth_changed(node)
