@@ -13,7 +13,7 @@ import pytest
 SRC = Path(__file__).parents[1] / "src" / "sickbay"
 CORE = sorted((SRC / "core").rglob("*.py"))
 
-# What a decision may be built from. Anything else (a clock, chance, the machine, the network, a log) needs a reason here.
+# What a decision may be built from. Anything else (clock, chance, machine, network, log) needs a reason here.
 ALLOWED = {
     "__future__", "abc", "bisect", "collections", "copy", "dataclasses", "enum", "functools", "hashlib", "heapq",
     "itertools", "math", "operator", "re", "statistics", "string", "textwrap", "types", "typing",
