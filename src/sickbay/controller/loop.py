@@ -75,6 +75,11 @@ class Controller:
             self._leader.release()
         self._leads = False
 
+    def abandon(self) -> None:
+        """As a crash would: stop listening, release nothing."""
+        self._unwatch()
+        self._leads = False
+
     def resync(self) -> None:
         """Read everything again: after a gap in the watch, or once in a while."""
         self.view.replace_all(self._platform.observe())

@@ -34,7 +34,8 @@ def take_findings(turn: Turn) -> None:
     done = turn.outcome.findings if isinstance(turn.outcome, Done) else ()
     triaged = triage.take(turn.record, node, (*node.findings, *own), turn.ctx.catalog, turn.ctx.now.watch)
     turn.record, turn.fresh = triaged.record, triaged.fresh
-    _tell_remarks(turn, triaged.remarks)
+    if turn.case is None and not triaged.fresh:  # beside a diagnosis the other lines are its family
+        _tell_remarks(turn, triaged.remarks)
     _take_examination(turn, node, done)
 
 

@@ -1,0 +1,135 @@
+"""A world and the brain in one virtual time: the harness behind the simulator, the demo, the seeded proofs and the tests.
+
+The controller is the real one, with an inline crew and a virtual clock; it takes a turn when the world wakes it or when it
+asked to. Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sickbay.catalog import Catalog, load
+from sickbay.controller.crew import InlineCrew
+from sickbay.controller.leader import SoloLeader
+from sickbay.controller.loop import Controller
+from sickbay.controller.outbox import Outbox
+from sickbay.errors import NotLeader
+from sickbay.model import Done, Notice, Outcome
+from sickbay.platforms.simulated.platform import SimulatedPlatform
+from sickbay.ports import Clock, Leader, Platform, Store
+from sickbay.settings import Settings
+from sickbay.sim.world import World
+from sickbay.stores.memory import MemoryStore
+
+REACTION_S = 0.2  # from a change in the world to the controller's turn
+STANDBY_S = 15.0  # how often a controller without the lead tries to take it
+
+
+@dataclass
+class Mailbox:
+    """A notifier that keeps what it was told."""
+
+    name: str = "mailbox"
+    notices: list[Notice] = field(default_factory=list)
+
+    def send(self, notice: Notice) -> Outcome:
+        self.notices.append(notice)
+        return Done()
+
+
+class Brain:
+    """One controller process: can crash, be started again, or stand by."""
+
+    def __init__(self, name: str, make: Callable[[], Controller], world: World) -> None:
+        self.name, self._make, self._world = name, make, world
+        self.controller: Controller | None = None
+        self.next_turn = world.now
+
+    def start(self) -> bool:
+        controller = self._make()
+        if not controller.start():
+            self.next_turn = self._world.now + STANDBY_S
+            return False
+        self.controller, self.next_turn = controller, self._world.now
+        return True
+
+    def crash(self) -> None:
+        """Gone without a word: nothing is released, nothing is finished."""
+        if self.controller is not None:
+            self.controller.abandon()
+        self.controller = None
+        self.next_turn = float("inf")
+
+    def turn(self) -> None:
+        if self.controller is None:
+            self.start()
+            return
+        try:
+            sleep = self.controller.turn()
+        except NotLeader:
+            self.controller.abandon()
+            self.controller, self.next_turn = None, self._world.now + STANDBY_S
+            return
+        self.next_turn = self._world.now + max(sleep, 0.01)
+
+    def wake(self) -> None:
+        if self.controller is not None and self.controller.woken.is_set():
+            self.next_turn = min(self.next_turn, self._world.now + REACTION_S)
+
+
+class SimRun:
+    def __init__(
+        self, world: World, settings: Settings, *, store: Store | None = None, catalog: Catalog | None = None,
+        evidence_dir: Path | None = None, wrap: Callable[[Platform], Platform] | None = None,
+        leader: Callable[[], Leader] = SoloLeader, clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        self.world, self.settings = world, settings
+        self.catalog = catalog or load()
+        self.store: Store = store or MemoryStore()
+        self.platform = SimulatedPlatform(world, evidence_dir=evidence_dir)
+        self._door: Platform = wrap(self.platform) if wrap else self.platform
+        self.mailbox = Mailbox()
+        self._leader, self._clock = leader, clock or world.clock
+        self.brains: list[Brain] = []
+        self.on_turn: list[Callable[[], None]] = []
+
+    def add_brain(self, name: str = "brain-0") -> Brain:
+        brain = Brain(name, self._controller, self.world)
+        self.brains.append(brain)
+        return brain
+
+    def _controller(self) -> Controller:
+        return Controller(
+            self._door, self.store, self.catalog, self.settings, self._clock, self._leader(),
+            Outbox([self.mailbox]), InlineCrew(),
+        )  # fmt: skip
+
+    @property
+    def leader(self) -> Controller | None:
+        return next((b.controller for b in self.brains if b.controller is not None), None)
+
+    def run_for(self, seconds: float) -> None:
+        self.run_until(self.world.now + seconds)
+
+    def run_until(self, end: float) -> None:
+        """Let time pass for world and brains together, in order."""
+        world = self.world
+        while True:
+            event = world.next_at()
+            brain = min(self.brains, key=lambda b: b.next_turn, default=None)
+            turn = brain.next_turn if brain else float("inf")
+            soonest = min(turn, event if event is not None else float("inf"))
+            if soonest > end:
+                world.run_until(end)
+                return
+            if brain is not None and turn <= soonest:
+                world.run_until(turn)
+                brain.turn()
+                for hook in self.on_turn:
+                    hook()
+            else:
+                world.run_until(soonest)
+            for each in self.brains:
+                each.wake()
