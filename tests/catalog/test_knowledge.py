@@ -120,6 +120,10 @@ def test_xid_154_is_not_read_by_its_words() -> None:
             "Row Remapper: (0x00000000001) - Attempting to remap a row that is already pending remapping",
             "row-remap-pending",
         ),
+        ("DRAM Retirement failed due to no spare for retirement at 0x0000000000004321", "row-remap-failed"),
+        ("DRAM Retirement failed due to full inforom object at 0x0000000000004321", "row-remap-failed"),
+        ("DRAM Retirement failed due to a reason we have not met at 0x0000000000004321", "row-remap-error"),
+        ("Row Remapper Error: (0x0000000000ab12cd) - Internal driver error", "row-remap-error"),
         ("something no driver has said so far", "row-remap-error"),
     ],
 )
