@@ -82,6 +82,22 @@ def test_no_store_is_said_with_what_to_do(capsys: pytest.CaptureFixture[str], tm
     assert not (tmp_path / "none.db").exists()
 
 
+def test_the_store_is_found_through_the_settings(bay: Bay, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = bay.path.with_name("settings.toml")
+    settings.write_text(f'data_dir = "{bay.path.parent}"\n')
+    assert run_command(capsys, "pause", "--all", "--config", str(settings)).code == 0
+    assert [pause.scope for pause in bay.all(Pause)] == ["fleet"]
+
+
+def test_settings_in_disorder_do_not_keep_anybody_from_pausing(bay: Bay, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = bay.path.with_name("settings.toml")
+    settings.write_text("policy = [[[")
+    said = run_command(capsys, "pause", "--all", "--config", str(settings))
+    assert said.code == 2
+    assert "--store PATH" in said.err
+    assert bay.run("pause", "--all", "--config", str(settings)).code == 0
+
+
 def test_a_file_that_is_not_a_store_is_no_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, only notes\n" * 100)

@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from sickbay.cli.words import ago, plain
-from sickbay.errors import UserError
+from sickbay.errors import ConfigError, UserError
 from sickbay.model import Case, Ledger, NodeRecord, Pause, Recovery
 from sickbay.ports import Store
 from sickbay.settings import Settings
@@ -123,7 +123,10 @@ def sit_down(store: str, config: str) -> Iterator[Desk]:
 
 
 def _from_settings(config: str) -> Path:
-    return Path(_settings(config).data_dir).expanduser() / "sickbay.db"
+    try:
+        return Path(_settings(config).data_dir).expanduser() / "sickbay.db"
+    except ConfigError as error:  # settings in disorder must not keep anybody from `sickbay pause`
+        raise UserError(f"{error}\nWith `--store PATH` this command does not need the settings.") from error
 
 
 def approval(config: str, pool: str) -> tuple[str, ...]:
