@@ -9,7 +9,17 @@ from typing import Annotated
 
 import typer
 
-from sickbay.cli.desk import LOOK_BACK, ConfigOption, Desk, JsonOption, StoreOption, WhyOption, approval, say, sit_down
+from sickbay.cli.sitting import (
+    LOOK_BACK,
+    ConfigOption,
+    JsonOption,
+    Sitting,
+    StoreOption,
+    WhyOption,
+    approval,
+    say,
+    sit_down,
+)
 from sickbay.cli.wishes import ask, to_approve
 from sickbay.cli.words import moment, plain, print_json, print_table, span
 from sickbay.core.explain import case_story
@@ -29,14 +39,16 @@ def command(
     config: ConfigOption = "",
 ) -> None:
     """Open cases; with --all the ended ones too."""
-    with sit_down(store, config) as desk:
-        listed = desk.cases() + (list(desk.store.history(Case, limit=LOOK_BACK)) if every else [])
+    with sit_down(store, config) as sitting:
+        listed = sitting.cases() + (list(sitting.store.history(Case, limit=LOOK_BACK)) if every else [])
         if as_json:
             print_json(to_json(case) for case in listed)
         elif listed:
-            print_table(("case", "phase", "fault", "device", "age", "now"), [_cells(case, desk.now) for case in listed])
+            print_table(
+                ("case", "phase", "fault", "device", "age", "now"), [_cells(case, sitting.now) for case in listed]
+            )
         else:
-            say(f"No {'' if every else 'open '}cases. {desk.controller()}")
+            say(f"No {'' if every else 'open '}cases. {sitting.controller()}")
 
 
 def _cells(case: Case, now: float) -> tuple[str, ...]:
@@ -63,17 +75,17 @@ def show(
     case_id: CaseArgument, as_json: JsonOption = False, store: StoreOption = "", config: ConfigOption = ""
 ) -> None:
     """Everything about one case, open or ended."""
-    with sit_down(store, config) as desk:
-        case, _ = desk.case(case_id)
+    with sit_down(store, config) as sitting:
+        case, _ = sitting.case(case_id)
         if as_json:
             print_json([to_json(case)])
         else:
-            say(*map(plain, [*facts(case), "", *found(case), "", *case_story(case), *_asked(desk, case)]))
+            say(*map(plain, [*facts(case), "", *found(case), "", *case_story(case), *_asked(sitting, case)]))
 
 
-def _asked(desk: Desk, case: Case) -> list[str]:
+def _asked(sitting: Sitting, case: Case) -> list[str]:
     """Commands about this case that the controller has not taken up yet."""
-    wishes = (stored.value for stored in desk.store.list(Command))
+    wishes = (stored.value for stored in sitting.store.list(Command))
     return [
         f"Asked, not yet taken up: {wish.verb} by {wish.by} at {moment(wish.at)}. {wish.why}"
         for wish in wishes
@@ -120,10 +132,10 @@ def approve(
     config: ConfigOption = "",
 ) -> None:
     """Let a case go on with a treatment that waits for a person (REPLACE, by default)."""
-    with sit_down(store, config) as desk:
-        case = _open(desk, case_id)
+    with sit_down(store, config) as sitting:
+        case = _open(sitting, case_id)
         chosen = to_approve(case, approval(config, case.pool), verb)
-        say(*ask(desk, case, "approve", why, {"verb": chosen.value}))
+        say(*ask(sitting, case, "approve", why, {"verb": chosen.value}))
 
 
 @app.command()
@@ -157,12 +169,12 @@ def examine(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "",
 
 
 def _ask_about(case_id: str, verb: str, why: str, store: str, config: str) -> None:
-    with sit_down(store, config) as desk:
-        say(*ask(desk, _open(desk, case_id), verb, why, {}))
+    with sit_down(store, config) as sitting:
+        say(*ask(sitting, _open(sitting, case_id), verb, why, {}))
 
 
-def _open(desk: Desk, case_id: str) -> Case:
-    case, live = desk.case(case_id)
+def _open(sitting: Sitting, case_id: str) -> Case:
+    case, live = sitting.case(case_id)
     if not live:
         raise UserError(f"Case {case.id} has ended ({case.phase.value}); it can be shown, not changed.")
     return case

@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from sickbay.cli.cases import facts, found
-from sickbay.cli.desk import ConfigOption, StoreOption, say, sit_down
+from sickbay.cli.sitting import ConfigOption, StoreOption, say, sit_down
 from sickbay.cli.words import moment, plain
 from sickbay.core.explain import case_story
 from sickbay.errors import UserError
@@ -36,8 +36,8 @@ OutOption = Annotated[
 
 def command(case_id: CaseArgument, output: OutOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
     """One archive about a case, ready for a vendor ticket."""
-    with sit_down(store, config) as desk:
-        case, _ = desk.case(case_id)
+    with sit_down(store, config) as sitting:
+        case, _ = sitting.case(case_id)
     target = Path(output).expanduser() if output else Path(f"{case.id.replace('/', '_')}.tar.gz")
     carried, missing = pack(case, target)
     say(f"Wrote {target}: timeline.txt, ticket.txt and {carried} collected files.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sickbay.cli.desk import ConfigOption, Desk, JsonOption, StoreOption, say, sit_down
+from sickbay.cli.sitting import ConfigOption, JsonOption, Sitting, StoreOption, say, sit_down
 from sickbay.cli.words import moment, plain, print_json, print_table, span
 from sickbay.model import Case, NodeRecord, Pause
 
@@ -12,20 +12,20 @@ def command(store: StoreOption = "", config: ConfigOption = "", as_json: JsonOpt
 
     A node nobody ever complained about is not in the store and not in this list.
     """
-    with sit_down(store, config) as desk:
-        found = rows(desk)
+    with sit_down(store, config) as sitting:
+        found = rows(sitting)
         if as_json:
             print_json(found)
             return
-        say(*headlines(desk), "")
-        print_table(("node", "state", "case", "fault", "since", "remarks"), [_cells(row, desk.now) for row in found])
+        say(*headlines(sitting), "")
+        print_table(("node", "state", "case", "fault", "since", "remarks"), [_cells(row, sitting.now) for row in found])
 
 
-def rows(desk: Desk) -> list[dict[str, object]]:
+def rows(sitting: Sitting) -> list[dict[str, object]]:
     """One per node, in the order of their names."""
-    records = {stored.value.node: stored.value for stored in desk.store.list(NodeRecord)}
-    cases = {case.node: case for case in desk.cases()}
-    paused = {pause.scope.removeprefix("node:"): pause for pause in desk.pauses() if pause.scope.startswith("node:")}
+    records = {stored.value.node: stored.value for stored in sitting.store.list(NodeRecord)}
+    cases = {case.node: case for case in sitting.cases()}
+    paused = {pause.scope.removeprefix("node:"): pause for pause in sitting.pauses() if pause.scope.startswith("node:")}
     names = sorted(records.keys() | cases.keys() | paused.keys())
     return [_row(name, records.get(name), cases.get(name), paused.get(name)) for name in names]
 
@@ -71,13 +71,13 @@ def _remarks(row: dict[str, object]) -> list[str]:
     return said
 
 
-def headlines(desk: Desk) -> list[str]:
+def headlines(sitting: Sitting) -> list[str]:
     """What is true of the whole fleet: is anybody working, is anything stopped."""
-    ledger = desk.ledger()
-    lines = [desk.controller()]
+    ledger = sitting.ledger()
+    lines = [sitting.controller()]
     if ledger and ledger.breaker:
         lines.append(f"The breaker is open, nothing new is disrupted: {plain(ledger.breaker)}")
-    for pause in desk.pauses():
+    for pause in sitting.pauses():
         until = f"until {moment(pause.until)}" if pause.until is not None else "until somebody resumes it"
         lines.append(plain(f"Paused: {pause.scope}, {until}, by {pause.by}: {pause.why or 'no reason given'}"))
     return lines

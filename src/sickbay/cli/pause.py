@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sickbay.cli.desk import ConfigOption, Desk, StoreOption, WhyOption, say, sit_down
+from sickbay.cli.sitting import ConfigOption, Sitting, StoreOption, WhyOption, say, sit_down
 from sickbay.cli.words import duration, moment, plain, span
 from sickbay.errors import AlreadyExists, StaleWrite, UserError
 from sickbay.model import Pause
@@ -37,8 +37,8 @@ def pause(
     """Hands off the fleet, a pool or a node; works with the controller down."""
     where = scope(fleet, pool, node)
     seconds = duration(length) if length else None
-    with sit_down(store, config) as desk:
-        say(*write(desk, where, seconds, why))
+    with sit_down(store, config) as sitting:
+        say(*write(sitting, where, seconds, why))
 
 
 def resume(
@@ -50,8 +50,8 @@ def resume(
 ) -> None:
     """End a pause."""
     where = scope(fleet, pool, node)
-    with sit_down(store, config) as desk:
-        say(*lift(desk, where))
+    with sit_down(store, config) as sitting:
+        say(*lift(sitting, where))
 
 
 def scope(fleet: bool, pool: str, node: str) -> str:
@@ -62,26 +62,26 @@ def scope(fleet: bool, pool: str, node: str) -> str:
     return chosen[0]
 
 
-def write(desk: Desk, where: str, seconds: float | None, why: str) -> list[str]:
+def write(sitting: Sitting, where: str, seconds: float | None, why: str) -> list[str]:
     """Put the pause into the store, over an older one of the same scope, and say what follows from it."""
-    until = None if seconds is None else desk.now + seconds
-    _put(desk, Pause(where, desk.by, why, desk.now, until, cluster=desk.cluster()))
+    until = None if seconds is None else sitting.now + seconds
+    _put(sitting, Pause(where, sitting.by, why, sitting.now, until, cluster=sitting.cluster()))
     return [
         f"Paused: {_named(where)}, {_until(until, seconds)}.",
         "From now on nothing new is cordoned, drained or treated there. A treatment already sent runs to its end; "
         "letting a node go is always allowed.",
-        f"{desk.controller()} `sickbay resume {_option(where)}` ends it.",
+        f"{sitting.controller()} `sickbay resume {_option(where)}` ends it.",
     ]
 
 
-def _put(desk: Desk, wanted: Pause) -> None:
+def _put(sitting: Sitting, wanted: Pause) -> None:
     for _ in range(TRIES):
-        there = desk.store.get(Pause, wanted.scope)
+        there = sitting.store.get(Pause, wanted.scope)
         try:
             if there is None:
-                desk.store.create(wanted)
+                sitting.store.create(wanted)
             else:
-                desk.store.commit(wanted, there.version, 0)
+                sitting.store.commit(wanted, there.version, 0)
             return
         except (AlreadyExists, StaleWrite):
             continue
@@ -90,16 +90,16 @@ def _put(desk: Desk, wanted: Pause) -> None:
     )
 
 
-def lift(desk: Desk, where: str) -> list[str]:
+def lift(sitting: Sitting, where: str) -> list[str]:
     """Remove the pause and say what still holds."""
-    there: Stored[Pause] | None = desk.store.get(Pause, where)
-    desk.store.delete(Pause, where)
+    there: Stored[Pause] | None = sitting.store.get(Pause, where)
+    sitting.store.delete(Pause, where)
     lines = [f"Resumed: {_named(where)}." if there else f"There was no pause of {_named(where)}; nothing changed."]
-    rest = desk.pauses()
+    rest = sitting.pauses()
     lines += [
         f"Still paused: {_named(other.scope)}, {_until(other.until, None)}, by {plain(other.by)}." for other in rest
     ]
-    return [*lines, desk.controller()]
+    return [*lines, sitting.controller()]
 
 
 def _named(where: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sickbay.cli.cases import found
-from sickbay.cli.desk import LOOK_BACK, ConfigOption, Desk, StoreOption, nearest, say, sit_down
+from sickbay.cli.sitting import LOOK_BACK, ConfigOption, Sitting, StoreOption, nearest, say, sit_down
 from sickbay.cli.words import moment, plain
 from sickbay.core.explain import case_story, recovery_story
 from sickbay.errors import UserError
@@ -20,39 +20,39 @@ NameArgument = Annotated[str, typer.Argument(metavar="JOB|NODE", help="A job, a 
 
 def command(name: NameArgument, store: StoreOption = "", config: ConfigOption = "") -> None:
     """The story of a job or a node, in sentences."""
-    with sit_down(store, config) as desk:
-        say(*map(plain, tell(desk, name)))
+    with sit_down(store, config) as sitting:
+        say(*map(plain, tell(sitting, name)))
 
 
-def tell(desk: Desk, name: str) -> list[str]:
+def tell(sitting: Sitting, name: str) -> list[str]:
     """All we know under this name: as a job, as a node, as a case; UserError with the nearest names if nothing."""
-    lines = _job(desk, name) or _node(desk, name) or _case(desk, name)
+    lines = _job(sitting, name) or _node(sitting, name) or _case(sitting, name)
     if not lines:
-        known = nearest(name, desk.names(), "`sickbay nodes` lists the nodes, `sickbay cases --all` the cases.")
+        known = nearest(name, sitting.names(), "`sickbay nodes` lists the nodes, `sickbay cases --all` the cases.")
         raise UserError(f"Nothing is known of {plain(name)}. {known}")
     return lines
 
 
-def _job(desk: Desk, name: str) -> list[str]:
-    live = desk.store.get(Recovery, name)
-    ended = [old for old in desk.store.history(Recovery, limit=LOOK_BACK) if old.job == name]
+def _job(sitting: Sitting, name: str) -> list[str]:
+    live = sitting.store.get(Recovery, name)
+    ended = [old for old in sitting.store.history(Recovery, limit=LOOK_BACK) if old.job == name]
     lives = ([live.value] if live else []) + ended
     if not lives:
         return []
     lines = [f"Job {name}: {lives[0].phase.value}", *recovery_story(lives[0])]
-    return lines + _cases_told(_that_hurt(desk, name)[:TOLD])
+    return lines + _cases_told(_that_hurt(sitting, name)[:TOLD])
 
 
-def _that_hurt(desk: Desk, job: str) -> list[Case]:
+def _that_hurt(sitting: Sitting, job: str) -> list[Case]:
     """Cases whose drain or fault stopped this job: the cause stands beside the effect."""
-    known = [*desk.cases(), *desk.store.history(Case, limit=LOOK_BACK)]
+    known = [*sitting.cases(), *sitting.store.history(Case, limit=LOOK_BACK)]
     return [case for case in known if job in case.jobs_hurt]
 
 
-def _node(desk: Desk, name: str) -> list[str]:
-    record = desk.store.get(NodeRecord, name)
-    live = [case for case in desk.cases() if case.node == name]
-    ended = list(desk.store.history(Case, node=name, limit=LOOK_BACK))
+def _node(sitting: Sitting, name: str) -> list[str]:
+    record = sitting.store.get(NodeRecord, name)
+    live = [case for case in sitting.cases() if case.node == name]
+    ended = list(sitting.store.history(Case, node=name, limit=LOOK_BACK))
     if record is None and not live and not ended:
         return []
     lines = _standing(name, live, record.value if record else None) + _cases_told(live + ended[:TOLD])
@@ -71,8 +71,8 @@ def _standing(name: str, live: list[Case], record: NodeRecord | None) -> list[st
     return lines
 
 
-def _case(desk: Desk, name: str) -> list[str]:
-    known = [*desk.cases(), *desk.store.history(Case, limit=LOOK_BACK)]
+def _case(sitting: Sitting, name: str) -> list[str]:
+    known = [*sitting.cases(), *sitting.store.history(Case, limit=LOOK_BACK)]
     return _cases_told([case for case in known if case.id == name])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from uuid import uuid4
 
-from sickbay.cli.desk import Desk
+from sickbay.cli.sitting import Sitting
 from sickbay.cli.words import plain
 from sickbay.errors import UserError
 from sickbay.model import TREATMENTS, Case, Command, Phase, Verb
@@ -17,15 +17,15 @@ from sickbay.model import TREATMENTS, Case, Command, Phase, Verb
 UNTOUCHED = (Phase.SUSPECTED, Phase.WAITING)  # the node has not been touched yet
 
 
-def ask(desk: Desk, case: Case, verb: str, why: str, args: dict[str, str]) -> list[str]:
+def ask(sitting: Sitting, case: Case, verb: str, why: str, args: dict[str, str]) -> list[str]:
     """Write the Command and say what it will do and when; UserError if it could do nothing."""
     refusal, effect = WISHES[verb]
     wrong = refusal(case)
     if wrong:
         raise UserError(f"Case {case.id} {wrong}")
-    wish = Command(uuid4().hex, verb, case.id, desk.by, why, desk.now, args, cluster=desk.cluster())
-    desk.store.create(wish)
-    return [plain(effect(case).format(**args)), f"{desk.when()} {desk.controller()}"]
+    wish = Command(uuid4().hex, verb, case.id, sitting.by, why, sitting.now, args, cluster=sitting.cluster())
+    sitting.store.create(wish)
+    return [plain(effect(case).format(**args)), f"{sitting.when()} {sitting.controller()}"]
 
 
 def _needs_rest(case: Case) -> str:

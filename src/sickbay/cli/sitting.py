@@ -1,4 +1,4 @@
-"""The operator's desk: what every command on the store shares. Where the store is, who is typing, which record is
+"""An operator's sitting: what every command on the store shares. Where the store is, who is typing, which record is
 meant, and when the controller will see it.
 
 Called by nodes, cases, why, pause and evidence. It reads; only those commands write, and only Commands and Pauses.
@@ -34,7 +34,7 @@ WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Your reas
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Sitting:
     """One sitting: an open store, a person, a moment."""
 
     store: Store
@@ -105,7 +105,7 @@ def nearest(wrong: str, known: Iterable[str], otherwise: str) -> str:
 
 
 @contextmanager
-def sit_down(store: str, config: str) -> Iterator[Desk]:
+def sit_down(store: str, config: str) -> Iterator[Sitting]:
     """Open the store a person means. It must be there: a command never makes one."""
     path = Path(store).expanduser() if store else _from_settings(config)
     if not path.is_file():
@@ -117,7 +117,7 @@ def sit_down(store: str, config: str) -> Iterator[Desk]:
 
     opened = SqliteStore(path)
     try:
-        yield Desk(opened, person(os.environ), time.time())
+        yield Sitting(opened, person(os.environ), time.time())
     finally:
         opened.close()
 
