@@ -1,7 +1,7 @@
-"""The agents of all simulated nodes: judge kernel lines at once, look with nvidia-smi every cycle, keep what they found.
+"""The agents of all simulated nodes: judge kernel lines at once, run nvidia-smi every cycle, keep what they found.
 
-What a host prints is a pure function of its truth, so a cycle on a host whose truth has not changed would repeat the last
-answer word for word. Such cycles are not run: that is what makes 2,048 nodes x 54 days cheap. Their heartbeat still counts.
+What a host prints is a pure function of its truth, so a cycle on a host whose truth has not changed would repeat the
+last answer word for word. Such cycles are not run: that is what makes 2,048 nodes x 54 days cheap. The heartbeat goes on.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Agents:
         if node.boot_id != boot or not node.agent_up:
             return
         node.cycle_at = None
-        found = self._look(node)
+        found = self._repeat(node) if node.same_cycles else self._look(node)
         kept = {key: f for key, f in node.findings.items() if f.check == "kernel-log"}
         for finding in found:
             kept[(finding.check, finding.place.device, finding.code)] = finding
@@ -137,8 +137,14 @@ class Agents:
             node.gpu_map = tuple(gpu.as_gpu() for gpu in node.gpus)
         return [self.named(node, f) for f in found]
 
+    def _repeat(self, node: SimNode) -> list[Finding]:
+        """The truth is as it was, so the answer is as it was, under new ids and at a new time."""
+        numbers = self.numbers(node)
+        last = [f for f in node.findings.values() if f.check != "kernel-log"]
+        return [replace(f, id=f"{node.boot_id}/{next(numbers)}", at=self.world.now) for f in last]
+
     def _again(self, node: SimNode, found: Iterable[Finding]) -> None:
-        """Rules count cycles in a row, so a bad answer is given again under new ids; a blind one as long as it lasts."""
+        """Rules count cycles in a row: a bad answer is given again under new ids, a blind one as long as it lasts."""
         unknown = any(f.status is Status.UNKNOWN for f in found)
         sick = any(f.status is not Status.OK for f in found)
         node.same_cycles += 1

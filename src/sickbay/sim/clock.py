@@ -1,4 +1,4 @@
-"""Virtual time: a heap of things that will happen. The World owns one; nothing in it ever sleeps or reads a real clock."""
+"""Virtual time: a heap of things that will happen. The World owns one; it never sleeps and never reads a real clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The hardware truth: parts (GPUs), hosts, racks, the shelf of parts that were taken out. The World changes it.
 
-Nothing here is what anybody sees: hosts print it (smi.py, dcgm.py), the platform shows it (platforms/simulated/views.py).
+Nothing here is what anybody sees: hosts print it (smi.py, dcgm.py), platforms/simulated/views.py shows it.
 """
 
 from __future__ import annotations

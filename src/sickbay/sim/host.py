@@ -1,4 +1,4 @@
-"""A simulated host behind the Host door: prints what the real tools print, so the checks that run on it are the real ones."""
+"""A simulated host behind the Host door: prints what the real tools print, so that the real checks run on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SimHost:
         self.name = node.name
 
     def run(self, argv: Sequence[str], timeout_s: float) -> Completed:
-        """A host that is down answers nothing; one that is up answers at once (virtual time is the platform's concern)."""
+        """A host that is down answers nothing; one that is up answers at once (time is the platform's concern)."""
         words = [word for i, word in enumerate(argv) if i or word not in _WRAPPERS]
         if not self.node.up:
             return Completed(None, "", "", timed_out=True)

@@ -1,4 +1,4 @@
-"""How illness enters the world, shows itself, sleeps and comes back. One per World; called by arrivals, tests, treatments."""
+"""How illness enters the world, shows itself, sleeps and comes back. Called by arrivals, tests and treatments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,11 @@ class Illness:
     def _ailment(self, kind: Kind, gpu: SimGpu | None, options: dict[str, Any]) -> Ailment:
         rng = self.world.stream("strike")
         cure = options.get("cure") or draw_cure(kind, rng)
-        values = {"pid": rng.randrange(2000, 99_999), "link": rng.randrange(10), "addr": rng.randrange(1 << 36)}
+        values: dict[str, Any] = {
+            "pid": rng.randrange(2000, 99_999),
+            "link": rng.randrange(10),
+            "addr": rng.randrange(1 << 36),
+        }
         if gpu:
             values.update({"pci": gpu.pci, "serial": gpu.serial, "uuid": gpu.uuid, "index": gpu.slot})
         return Ailment(

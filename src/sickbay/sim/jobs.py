@@ -1,7 +1,7 @@
 """Virtual gang jobs: attempts, ranks, hangs, exits, checkpoints, and what of their work survives. The World runs them.
 
-The same job can be run by real processes: give it an `engine` (sim/trainer builds one). Virtual time then says when steps
-are earned and the engine does them; who dies and when is decided here, so the virtual trace is the same with or without.
+The same job can be run by real processes: give it an `engine` (sim/trainer builds one). Virtual time then says when
+steps are earned and the engine does them; who dies, and when, is decided here: the virtual trace is the same either way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RealEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What was submitted. Defaults: a step of 10 s, a checkpoint every 30 min, 5 min to start (papers.md 3b: dt, u0)."""
+    """What was submitted. A step of 10 s, a checkpoint every 30 min, 5 min to start (papers.md 3b: dt, u0)."""
 
     id: str
     nodes: tuple[str, ...]

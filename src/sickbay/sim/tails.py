@@ -1,4 +1,4 @@
-"""What a training job's ranks print last, by what killed them. In the formats of PyTorch, NCCL and CUDA; used by jobs.py."""
+"""What a training job's ranks print last, by what killed them; formats of PyTorch, NCCL and CUDA. Used by jobs.py."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ _CUDA = (
     "    loss.backward()",
 )
 
+_ASYNC = (
+    "CUDA kernel errors might be asynchronously reported at some other API call, "
+    "so the stacktrace below might be incorrect."
+)
+
 _TAILS: dict[str, tuple[str, ...]] = {
     "cuda_lost": (
         *_CUDA,
         "RuntimeError: CUDA error: unspecified launch failure",
-        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
+        _ASYNC,
     ),
     "cuda_ecc": (*_CUDA, "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
     "illegal_access": (
         *_CUDA,
         "RuntimeError: CUDA error: an illegal memory access was encountered",
-        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
+        _ASYNC,
     ),
     "nccl_peer": (
         "[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, "

@@ -1,4 +1,4 @@
-"""Reset, reboot, power-cycle, replace: what they take, how they fail, and what they truly cure. Asked by the platform."""
+"""Reset, reboot, power-cycle, replace: what they take, how they fail, what they truly cure. Asked by the platform."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The world: hardware truth in virtual time. Same seed and same requests give the same trace, byte for byte.
 
-The simulated platform asks it to do things, hosts and agents read it, checkers judge by `log`. It knows nothing of cases,
-diagnoses or policies. Nothing here may read a real clock or an unseeded random number.
+The simulated platform asks it to do things, hosts and agents read it, checkers judge by `log`. It knows nothing of
+cases, diagnoses or policies. Nothing here may read a real clock or an unseeded random number.
 """
 
 from __future__ import annotations

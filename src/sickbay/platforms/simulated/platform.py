@@ -1,7 +1,7 @@
 """The simulated platform: the Platform door onto a sim.World. Guards, keys and answers exactly as ports.Platform says.
 
-The controller calls it as it calls any platform. It answers at once; what takes time takes virtual time. Changes are pushed
-while the world runs, so a sink must only take them down and never call back into the world.
+The controller calls it as it calls any platform. It answers at once; what takes time takes virtual time. Changes are
+pushed while the world runs, so a sink must only take them down and never call back into the world.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from sickbay.model import (
-    SENT_ONCE,
     TREATMENTS,
     Action,
     Change,
@@ -42,7 +42,7 @@ from sickbay.sim.world import Removed, Watcher, World
 
 Sink = Callable[[Change], None]
 
-# How long each check takes, virtual seconds [shortest, longest]: nvidia-smi and a log scan are quick, a diagnostic is not.
+# How long each check takes, virtual seconds: nvidia-smi and a log scan are quick, a diagnostic is not.
 CHECK_S = {"nvidia-smi": (2.0, 20.0), "kernel-log": (1.0, 3.0), "dcgm-l2": (110.0, 180.0), "dcgm-l4": (3600.0, 5400.0)}
 EVICT_S = (5.0, 30.0)
 COLLECT_S = (20.0, 60.0)
@@ -381,7 +381,7 @@ class SimulatedPlatform:
             work.answer = outcome
         return outcome
 
-    _doors: dict[Verb, Callable[[SimulatedPlatform, Action], Outcome]] = {
+    _doors: ClassVar[dict[Verb, Callable[[SimulatedPlatform, Action], Outcome]]] = {
         Verb.CORDON: _cordon,
         Verb.RELEASE: _release,
         Verb.DRAIN: _drain,
@@ -397,6 +397,3 @@ class SimulatedPlatform:
 def case_of(action: Action) -> str:
     """Keys of cases are "{case}/{step}"."""
     return action.key.rsplit("/", 1)[0]
-
-
-assert set(SimulatedPlatform._doors) == set(Verb) and set(TREATMENTS) < SENT_ONCE
