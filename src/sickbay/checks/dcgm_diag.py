@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sickbay.checks.dcgm_errors import BLIND, CONFIG, CONFIGURATION, MONITOR, NAMES
+from sickbay.checks.dcgm_errors import BLIND, CONFIG, CONFIGURATION, MONITOR, NAMES, UNNAMED, UNSURE
 from sickbay.checks.signs import Ask, Reading, Sign, quote, unusable
 from sickbay.model import Status
 from sickbay.ports import Host
@@ -39,15 +39,27 @@ def judge(reading: Reading, ask: Ask) -> list[Sign]:
     return told
 
 
-_DEAD = re.compile(r"unable to establish a connection|host ?engine|connection (?:to|refused)|not running", re.IGNORECASE)
+_DEAD = re.compile(
+    r"unable to establish a connection|host ?engine|connection (?:to|refused)|not running", re.IGNORECASE
+)
 
 
 def _dead(text: str, code: int | None) -> Sign:
     """Exit codes are the low byte of a negative DCGM result: 226 is -30, "the test program failed"."""
     lines = [line for line in text.splitlines() if line.strip()]
     if _DEAD.search(text):
-        return Sign("dcgm.dead", "DCGM's host engine does not answer, so we cannot tell", evidence=quote(*lines[:2]), status=Status.UNKNOWN)
-    return Sign("dcgm.unreadable", f"dcgmi (exit code {code}) printed no result we can read", evidence=quote(*lines[:2]), status=Status.UNKNOWN)
+        return Sign(
+            "dcgm.dead",
+            "DCGM's host engine does not answer, so we cannot tell",
+            evidence=quote(*lines[:2]),
+            status=Status.UNKNOWN,
+        )
+    return Sign(
+        "dcgm.unreadable",
+        f"dcgmi (exit code {code}) printed no result we can read",
+        evidence=quote(*lines[:2]),
+        status=Status.UNKNOWN,
+    )
 
 
 def signs(text: str) -> list[Sign]:
@@ -56,7 +68,7 @@ def signs(text: str) -> list[Sign]:
         return [Sign("dcgm.unreadable", "no DCGM result in this text", status=Status.UNKNOWN)]
     broken = root.get("runtime_error")
     if broken:
-        return [Sign("dcgm.runtime-error", "DCGM could not run its tests", evidence=quote(str(broken)), status=Status.UNKNOWN)]
+        return [Sign("tool.failed", "DCGM could not run its tests", evidence=quote(str(broken)), status=Status.UNKNOWN)]
     results = list(_results(root))
     told = [sign for result in results if result.status == "fail" or result.warnings for sign in _judge(result)]
     ran = any(result.hardware and result.status in ("pass", "fail", "warn") for result in results)
@@ -145,12 +157,13 @@ def _sign(result: Result, warning: dict[str, Any]) -> Sign:
     text = str(warning.get("warning", ""))
     name = _name(warning, f"{result.test}: {text}")
     level = warning.get("error_severity")
+    failed = name == UNNAMED and result.hardware and result.status == "fail" and level != UNSURE
     gpu = result.gpus[0] if len(result.gpus) == 1 else ""
     traits = {"test": result.test, "index": gpu, "dcgm_severity": "" if level is None else str(level)[:8]}
     reason = f"DCGM {result.test}{f' on GPU {gpu}' if gpu else ''}: {text[:160] or result.status}"
     return Sign(
-        f"dcgm.{name}", reason, evidence=quote(text or f"{result.test}: {result.status}"),
-        status=_status(name, level, result), traits={k: v for k, v in traits.items() if v},
+        "dcgm.test-failed" if failed else f"dcgm.{name}", reason, evidence=quote(text or f"{result.test}: {result.status}"),
+        status=None if failed else _status(name, level, result), traits={k: v for k, v in traits.items() if v},
     )  # fmt: skip
 
 
@@ -175,6 +188,13 @@ _WORDS = (
     (re.compile(r"cannot open library|not found in|libcuda", re.IGNORECASE), "DCGM_FR_CANNOT_OPEN_LIB"),
     (re.compile(r"graphics processes|in use|other process", re.IGNORECASE), "DCGM_FR_GRAPHICS_PROCESSES"),
     (re.compile(r"permission", re.IGNORECASE), "DCGM_FR_NO_ACCESS_TO_FILE"),
+    (
+        re.compile(
+            r"(?:unable to|could not|cannot) (?:find|load|open|start|run)|not (?:found|supported|available)",
+            re.IGNORECASE,
+        ),
+        "DCGM_FR_INTERNAL",
+    ),
     (re.compile(r"out of memory|could not allocate|memory alloc", re.IGNORECASE), "DCGM_FR_MEMORY_ALLOC"),
 )
 
@@ -183,10 +203,15 @@ def _name(warning: dict[str, Any], text: str) -> str:
     number = warning.get("error_id")
     if isinstance(number, int) and number in NAMES:
         return NAMES[number]
-    return next((name for pattern, name in _WORDS if pattern.search(text)), "DCGM_FR_UNKNOWN")
+    return next((name for pattern, name in _WORDS if pattern.search(text)), UNNAMED)
 
 
 def _not_run(results: list[Result]) -> Sign:
     skipped = sum(result.status == "skip" for result in results)
     reason = f"no GPU test ran ({skipped} skipped): that is not a pass"
-    return Sign("dcgm.not-run", reason, evidence=quote(*(f"{r.test}: {r.status}" for r in results[:3])), status=Status.UNKNOWN)
+    return Sign(
+        "dcgm.no-hardware-test",
+        reason,
+        evidence=quote(*(f"{r.test}: {r.status}" for r in results[:3])),
+        status=Status.UNKNOWN,
+    )

@@ -30,7 +30,8 @@ _IN_ORDER = """
 
 NAMES = {number: f"DCGM_FR_{name}" for number, name in enumerate(_IN_ORDER) if number}
 
-MONITOR, CONFIG = 1, 5  # error_severity: the GPU can work; the set-up can be changed
+MONITOR, UNSURE, CONFIG = 1, 3, 5  # error_severity: the GPU can work; DCGM does not know; the set-up can be changed
+UNNAMED = "DCGM_FR_UNKNOWN"
 
 
 def _named(names: str) -> frozenset[str]:

@@ -101,8 +101,8 @@ def blank(value: float) -> bool:
 _ABOVE_ZERO = {
     "DCGM_FI_DEV_ROW_REMAP_FAILURE": ("metrics.row-remap-failure", "row remapping failed"),
     "DCGM_FI_DEV_ROW_REMAP_PENDING": ("metrics.row-remap-pending", "a row remap waits for a reset"),
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": ("metrics.ecc-dbe-volatile", "uncorrected memory errors since the driver loaded"),
-    "DCGM_FI_DEV_RETIRED_PENDING": ("metrics.retired-pending", "retired pages wait for a reset"),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": ("metrics.ecc-dbe", "uncorrected memory errors since the driver loaded"),
+    "DCGM_FI_DEV_RETIRED_PENDING": ("smi.retired-pending", "retired pages wait for a reset"),
 }
 _XID = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
 
@@ -117,7 +117,7 @@ def signs(text: str) -> list[Sign]:
         if len(told) > 4096:
             break
     if not seen:
-        return [Sign("metrics.none", "no dcgm-exporter metrics in this text", status=Status.UNKNOWN)]
+        return [Sign("tool.unreadable", "no dcgm-exporter metrics in this text", status=Status.UNKNOWN)]
     return list(told.values())
 
 
@@ -131,7 +131,13 @@ def _sign(sample: Sample) -> Sign | None:
         number = sample.labels.get("xid", "") if sample.name == _XID[1] else f"{sample.value:.0f}"
         if not number.isdecimal() or not 0 < int(number[:6]) < 1000:
             return None
-        return Sign(f"xid.{number}", f"the last XID was {number}; it may be old", where, shown, traits=traits | {"sticky": "yes"})
+        return Sign(
+            f"xid.{number}",
+            f"the last XID was {number}; it may be old",
+            where,
+            shown,
+            traits=traits | {"sticky": "yes"},
+        )
     return None
 
 

@@ -17,8 +17,13 @@ BDF = rb"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-9a-fA-F])?"
 
 _CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _STAMP = (
-    rb"(?:\S{1,12}\s+\d{1,2}\s+(?:\d{4}\s+)?" + _CLOCK + rb"|\d{1,2}\s+\S{1,12}\s+" + _CLOCK  # syslog, month in any language
-    + rb"|(?:\w{3} )?\d{4}-\d\d-\d\d[T ]" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d| \w{3,5})?"  # iso, short-full
+    rb"(?:\S{1,12}\s+\d{1,2}\s+(?:\d{4}\s+)?"
+    + _CLOCK
+    + rb"|\d{1,2}\s+\S{1,12}\s+"
+    + _CLOCK  # syslog, month in any language
+    + rb"|(?:\w{3} )?\d{4}-\d\d-\d\d[T ]"
+    + _CLOCK
+    + rb"(?:Z|[+-]\d\d:?\d\d| \w{3,5})?"  # iso, short-full
     + rb"|\d{9,11}\.\d+)"  # journalctl -o short-unix
 )
 _RING = rb"\[\s*\d+(?:\.\d+)?\]\s*"
@@ -33,7 +38,9 @@ _HEAD = re.compile(
     rb"(?:\[gpu-health\] \[\w+\] GPU-[0-9a-f-]+: XID: )?"  # a relay seen in the wild, of kernel lines only
     rb")"
 )
-_HOST = re.compile(_STAMP + rb"\s+([^\s:\[\]]{1,255})\s+kernel(?:\[\d+\])?:?\s|" + _RING + rb"([^\s:\[\]]{1,255})\s+kernel:\s")
+_HOST = re.compile(
+    _STAMP + rb"\s+([^\s:\[\]]{1,255})\s+kernel(?:\[\d+\])?:?\s|" + _RING + rb"([^\s:\[\]]{1,255})\s+kernel:\s"
+)
 
 
 TEXTUAL = frozenset(f"xid.{n}" for n in (64, *range(144, 151), 154))
@@ -86,7 +93,9 @@ _EBPF = re.compile(rb"XID event received: code=(\d{1,4}) pci=" + BDF + rb" msg=(
 _PID = re.compile(rb"pid=(?:'?<unknown>'?|(\d+))(?:, name=('?<unknown>'?|.{0,16}?)(?=,|$))?,?\s*")
 _GPC = re.compile(rb"\(GPC (\d+), TPC (\d+)|\bGPC(\d+) GPCCLIENT_(T\d+_\d+)")
 _ACTION = re.compile(rb"to 0x([0-9a-fA-F]+)")
-_NVLINK5 = re.compile(rb"(\S+)\s+(Fatal|Nonfatal)\s+XC ?\d i ?\d(?:\s+Link (-?\d+))?(?:\s*[(\[]0x([0-9a-f]{8})(?: 0x([0-9a-f]{8}))?)?")
+_NVLINK5 = re.compile(
+    rb"(\S+)\s+(Fatal|Nonfatal)\s+XC ?\d i ?\d(?:\s+Link (-?\d+))?(?:\s*[(\[]0x([0-9a-f]{8})(?: 0x([0-9a-f]{8}))?)?"
+)
 _CAUSED = re.compile(rb"caused by previous Xid (\d+)")
 # Xid 64 says two opposite things (kernel_mem_mgr row remapper strings): out of spares, or simply not yet activated.
 _NO_SPARE = re.compile(rb"All reserved rows|table is full|no spare|unable to retire|full inforom", re.IGNORECASE)
@@ -104,7 +113,11 @@ def _xid_traits(code: int, text: bytes) -> tuple[str, dict[str, str]]:
         return traits["cause"], traits
     if 144 <= code <= 150 and (found := _NVLINK5.search(text)):
         names = ("unit", "fatal", "link", "intr", "status")
-        traits |= {n: g.decode().lower() if n != "unit" else g.decode("ascii", "replace") for n, g in zip(names, found.groups(), strict=True) if g}
+        traits |= {
+            n: g.decode().lower() if n != "unit" else g.decode("ascii", "replace")
+            for n, g in zip(names, found.groups(), strict=True)
+            if g
+        }
         return "/".join(traits.get(n, "") for n in ("unit", "intr", "status")), traits
     if code in (13, 31) and (found := _GPC.search(text)):
         traits["gpc"] = (found.group(1) or found.group(3)).decode()
@@ -141,12 +154,15 @@ def _sxid_named(found: re.Match[bytes]) -> Named:
 
 _DEV = rb"(?:[\w.-]+ )?" + BDF + rb"(?: [\w.-]+)?: "
 _AER = re.compile(
-    _DEV + rb"(?:AER: )?(?:PCIe Bus Error: severity=|(?:Multiple )?)Uncorrect(?:ed|able) \((Fatal|Non-Fatal)\)", re.DOTALL
+    _DEV + rb"(?:AER: )?(?:PCIe Bus Error: severity=|(?:Multiple )?)Uncorrect(?:ed|able) \((Fatal|Non-Fatal)\)",
+    re.DOTALL,
 )
 _AER_FROM = re.compile(rb"(?:message )?received(?: from|:) " + BDF)
 _DPC = re.compile(_DEV + rb"DPC: containment event")
 _OFF_BUS = re.compile(rb"NVRM: (?:GPU )?" + BDF + rb":? ?(?:GPU )?has fallen off the bus")
-_OFF_BUS_END = re.compile(rb"NVRM: (?:\(PCI ID: \S+\) installed in this system has )?fallen off the bus and is not responding")
+_OFF_BUS_END = re.compile(
+    rb"NVRM: (?:\(PCI ID: \S+\) installed in this system has )?fallen off the bus and is not responding"
+)
 _OFF_BUS_ONE = re.compile(rb"NVRM: The NVIDIA GPU " + BDF + rb".{0,200}?fallen off the bus", re.DOTALL)
 _RM_INIT = re.compile(
     rb"NVRM: (?:GPU " + BDF + rb": )?(?:RmInitAdapter failed!|rm_init_adapter failed|RmInitAdapter: Cannot initialize)"
@@ -164,7 +180,11 @@ _NIC = re.compile(
     rb"|.{0,60}Will cause a leak of a command resource)"
 )
 _FOREIGN = re.compile(
-    rb"NVRM:\s+Xid \((?:PCI:)?" + BDF + rb"[^)\n]{0,40}\):\s+\d|SXid \(PCI:" + BDF + rb"\): \d|NVRM: .{0,60}fallen off the bus"
+    rb"NVRM:\s+Xid \((?:PCI:)?"
+    + BDF
+    + rb"[^)\n]{0,40}\):\s+\d|SXid \(PCI:"
+    + BDF
+    + rb"\): \d|NVRM: .{0,60}fallen off the bus"
     rb"|NVRM: .{0,40}RmInitAdapter failed|severity=Uncorrect(?:ed|able) \(Fatal\)|Kernel panic - not syncing"
 )
 
@@ -193,7 +213,7 @@ _RULES: tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], Named]], ...]
     (_AER, _aer_named),
     (_DPC, _at("kernel.pcie-dpc")),
     (_EDAC, lambda m: Named("kernel.edac-uncorrected")),
-    (_HARDWARE, lambda m: Named("kernel.mce-fatal" if m.group("fatal") else "kernel.edac-uncorrected")),
+    (_HARDWARE, lambda m: Named("kernel.mce-fatal" if m.group("fatal") else "kernel.mce-uncorrected")),
     (_PANIC, lambda m: Named("kernel.panic")),
     (_NIC, _at("kernel.nic-fatal")),
 )
@@ -236,7 +256,12 @@ _KMSG_TIME = re.compile(rb"\s*\d+,\d+,(\d+),")
 _ISO_TIME = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _DATE_TIME = re.compile(rb"(\S{1,12})\s+(\d{1,2})\s+(\d\d):(\d\d):(\d\d)(?:\s+(\d{4})\])?")
 _UNIX_TIME = re.compile(rb"\s*(\d{9,11}\.\d+)\s")
-_MONTHS = {m: i + 1 for i, m in enumerate((b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"))}
+_MONTHS = {
+    m: i + 1
+    for i, m in enumerate(
+        (b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec")
+    )
+}
 
 
 def seconds(head: bytes) -> float | None:
@@ -254,7 +279,9 @@ def _calendar(head: bytes) -> float | None:
             year, month, day, hour, minute, second = (int(g) for g in found.groups())
             return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
         if found := _DATE_TIME.search(head):
-            month = _MONTHS.get(found.group(1)[:3].lower(), 1)  # another language: the day and the clock still order the lines
+            month = _MONTHS.get(
+                found.group(1)[:3].lower(), 1
+            )  # another language: the day and the clock still order the lines
             day, hour, minute, second = (int(g) for g in found.groups()[1:5])
             return datetime(int(found.group(6) or 2000), month, day, hour, minute, second, tzinfo=UTC).timestamp()
     except ValueError:

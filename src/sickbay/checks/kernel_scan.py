@@ -76,8 +76,8 @@ class Hit:
 
     def _note(self, named: Named) -> None:
         traits = named.traits
-        if traits.get("fatal") == "fatal" or "fatal" not in self.named.traits:
-            self.named.traits.update({k: v for k, v in traits.items() if k == "fatal"})
+        if traits.get("fatal") == "fatal" and self.named.traits.get("fatal") != "fatal":
+            self.named.traits.update(traits)  # the line that says Fatal speaks for the event
         if "gpc" in traits and len(self.sites) < 64:
             self.sites.add(f"{traits['gpc']}/{traits.get('tpc', '')}")
         if "pid" in traits and len(self.pids) < 64:
@@ -189,7 +189,7 @@ class Scan:
         self._rows: list[tuple[int, Hit]] = []
         self._carry = b""
         self._flood = Flood()
-        self._losing = ("", 0)  # device and line of a loss whose other lines are still to come
+        self._losing = ("", 0, b"")  # device, line and text of a loss whose other lines are still to come
         self._hung: tuple[int, bytes, int] | None = None  # line, text, bytes still to search
         self._count_at = (0, 0)
 
@@ -278,15 +278,18 @@ class Scan:
 
     def _context(self, line: bytes, number: int) -> bool:
         """Driver lines that are only part of something: the first lines of a loss, the driver's version."""
-        head, body = grammar.split(line)
+        body = grammar.split(line)[1]
         if version := grammar.driver(body):
             self.driver = version
             return True
         if grammar.loss_ends(body) and self._losing[0] and number - self._losing[1] <= 4:
-            self._record(number, line, head, Named("kernel.fallen-off-bus", self._losing[0]))
+            text = self._losing[2] + b" ... " + line.strip()
+            self._record(
+                number, text, grammar.split(self._losing[2])[0], Named("kernel.fallen-off-bus", self._losing[0])
+            )
             return True
         if (device := grammar.loss_begins(body)) and b"fallen off" not in body:
-            self._losing = (device, number)
+            self._losing = (device, number, line)
             return True
         return False
 

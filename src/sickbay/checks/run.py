@@ -7,12 +7,14 @@ It must never raise for anything a node can print.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 
 from sickbay.catalog import Catalog
 from sickbay.checks import BY_NAME, Check
+from sickbay.checks.nvidia_smi import inventory
 from sickbay.checks.signs import Ask, Sign, Stamp, finding, quote
-from sickbay.model import Finding, Status
+from sickbay.model import Finding, Gpu, Status
 from sickbay.ports import Host
 
 
@@ -26,16 +28,37 @@ def run(
     at: float,
     cursor: str = "",
     sequence: Iterator[int] | None = None,
+    gpus: Sequence[Gpu] = (),
 ) -> list[Finding]:
-    """The findings of these checks, in order. Ids are "<boot id>/<n>", n from `sequence` (the agent's own counter)."""
+    """The findings of these checks, in order. Ids are "<boot id>/<n>", n from `sequence` (the agent's own counter).
+
+    `gpus` is the agent's map from its last healthy cycle: it puts a serial and an address on what names only an index.
+    """
     ask = Ask(expected_gpus, cursor)
     numbers = sequence if sequence is not None else count(1)
     boot = _boot_id(host)
+    parts = _Parts(gpus)
     found: list[Finding] = []
     for name in names:
         stamp = Stamp(name, host.name, boot, at, answers)
-        found += [finding(sign, catalog, stamp, next(numbers)) for sign in _signs(host, name, ask)]
+        found += [finding(parts.placed(sign), catalog, stamp, next(numbers)) for sign in _signs(host, name, ask, parts)]
     return found
+
+
+class _Parts:
+    """Which GPU is meant by an index or an address."""
+
+    def __init__(self, gpus: Sequence[Gpu]) -> None:
+        self.learn(gpus)
+
+    def learn(self, gpus: Sequence[Gpu]) -> None:
+        self.by_index = {str(gpu.index): gpu for gpu in gpus}
+        self.by_pci = {gpu.pci: gpu for gpu in gpus}
+
+    def placed(self, sign: Sign) -> Sign:
+        index = "" if sign.device else sign.traits.get("index", "")
+        gpu = self.by_pci.get(sign.device) or self.by_index.get(index)
+        return replace(sign, device=gpu.pci, part=sign.part or gpu.serial) if gpu else sign
 
 
 def _boot_id(host: Host) -> str:
@@ -45,17 +68,21 @@ def _boot_id(host: Host) -> str:
         return ""
 
 
-def _signs(host: Host, name: str, ask: Ask) -> list[Sign]:
+def _signs(host: Host, name: str, ask: Ask, parts: _Parts) -> list[Sign]:
     check = BY_NAME.get(name)
     if check is None:
-        return [Sign("check.unknown", f"there is no check named {name!r}", status=Status.UNKNOWN)]
-    told = _tried(host, check, ask)
+        return [Sign("tool.failed", f"there is no check named {name!r}", status=Status.UNKNOWN)]
+    told = _tried(host, check, ask, parts)
     sick = any(sign.code for sign in told)
     return told if sick else [*told, Sign("", f"{name}: nothing found", status=Status.OK)]
 
 
-def _tried(host: Host, check: Check, ask: Ask) -> list[Sign]:
+def _tried(host: Host, check: Check, ask: Ask, parts: _Parts) -> list[Sign]:
     try:
-        return check.judge(check.collect(host, ask), ask)
+        reading = check.collect(host, ask)
+        if check.name == "nvidia-smi" and not parts.by_pci:
+            parts.learn(inventory(reading.done.stdout))
+        return check.judge(reading, ask)
     except Exception as broken:  # a check that breaks has seen nothing: the boundary where that becomes UNKNOWN
-        return [Sign("check.broken", f"{check.name} broke: {type(broken).__name__}", evidence=quote(str(broken)), status=Status.UNKNOWN)]
+        said = f"{check.name} broke: {type(broken).__name__}"
+        return [Sign("tool.failed", said, evidence=quote(str(broken)), status=Status.UNKNOWN)]

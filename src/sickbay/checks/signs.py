@@ -56,12 +56,12 @@ class Stamp:
     source: str = "agent"
 
 
-def severity_of(code: str, catalog: Catalog) -> Severity:
-    """The code's own severity, else its fault's. A code nobody has heard of is watched, never treated."""
-    row, fault = catalog.code(code), catalog.fault_of(code)
-    if row and row.severity is not None:
-        return row.severity
-    return fault.severity if fault else Severity.MONITOR
+def severity_of(code: str, traits: Mapping[str, str], catalog: Catalog) -> Severity:
+    """The row's own severity as these traits read it, else its fault's. A code nobody knows is watched, never treated."""
+    row = catalog.refined(code, traits)
+    if row is None:
+        return Severity.MONITOR
+    return row.severity if row.severity is not None else catalog.faults[row.fault].severity
 
 
 def _status(severity: Severity) -> Status:
@@ -70,9 +70,15 @@ def _status(severity: Severity) -> Status:
     return Status.DEGRADED if severity == Severity.MONITOR else Status.FAILED
 
 
+def _severity(sign: Sign, catalog: Catalog) -> Severity:
+    if sign.status in (Status.UNKNOWN, Status.OK):  # we do not know, or it is well: nothing to be severe about
+        return Severity.NONE
+    full = severity_of(sign.code, sign.traits, catalog)
+    return min(full, Severity.MONITOR) if sign.status is Status.DEGRADED else full
+
+
 def finding(sign: Sign, catalog: Catalog, stamp: Stamp, sequence: int) -> Finding:
-    quiet = sign.status in (Status.UNKNOWN, Status.OK)  # we do not know, or it is well: nothing to be severe about
-    severity = Severity.NONE if quiet else severity_of(sign.code, catalog)
+    severity = _severity(sign, catalog)
     return Finding(
         id=f"{stamp.boot_id}/{sequence}",
         source=stamp.source,

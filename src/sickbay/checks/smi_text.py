@@ -36,7 +36,10 @@ class Report:
     loose: list[str] = field(default_factory=list)  # lines that belong to no table: errors and warnings
 
 
-_NO_VALUE = re.compile(r"\[?(?:n/a|not supported|unknown error|insufficient permissions|requested functionality has been .*)\]?", re.IGNORECASE)
+_NO_VALUE = re.compile(
+    r"\[?(?:n/a|not supported|unknown error|insufficient permissions|requested functionality has been .*)\]?",
+    re.IGNORECASE,
+)
 
 
 def known(value: str) -> str:
@@ -107,7 +110,9 @@ _REASON = re.compile(r"clocks_(?:event|throttle)_reason_")
 
 
 def _xml(text: str, begin: int) -> Report:
-    report = Report(loose=[line.strip()[:400] for line in text[:begin].splitlines()[:50] if line.strip() and line[0] != "<"])
+    report = Report(
+        loose=[line.strip()[:400] for line in text[:begin].splitlines()[:50] if line.strip() and line[0] != "<"]
+    )
     end = text.rfind("</nvidia_smi_log>")
     if end < 0 or "<!ENTITY" in text[:4096]:  # truncated, or a bomb: nothing in it can be trusted
         return report

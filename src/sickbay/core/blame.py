@@ -20,7 +20,34 @@ MOST_QUOTES = 4
 # XIDs that speak of the part or its links. Everything else an XID says about a job is at best an application fault
 # (NVIDIA's XID catalog: the RESTART_APP and IGNORE buckets).
 HARDWARE_XIDS = frozenset(
-    (48, 54, 62, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 136, 140, 143, *range(144, 151), 155, 156, 157, 158, 160, 161, 171, 172, 177)
+    (
+        48,
+        54,
+        62,
+        63,
+        64,
+        74,
+        79,
+        92,
+        94,
+        95,
+        110,
+        119,
+        120,
+        136,
+        140,
+        143,
+        *range(144, 151),
+        155,
+        156,
+        157,
+        158,
+        160,
+        161,
+        171,
+        172,
+        177,
+    )
 )
 
 
@@ -52,43 +79,112 @@ _RULES: tuple[tuple[re.Pattern[str], Blame, float], ...] = tuple(
         (r"cudaError(?:ECC|Nvlink)Uncorrectable|CUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE", H, 0.95),
         (r"GPU has fallen off the bus|GPU is lost\b|Unable to determine the device handle for", H, 0.95),
         (r"all links are inactive|NVLink: fatal error detected", H, 0.8),
-        (r"NET/IB ?:.{0,60}(?:async event|completion (?:from peer )?with error)|ibv_\w+ failed|local catastrophic error", I, 0.85),
+        (
+            r"NET/IB ?:.{0,60}(?:async event|completion (?:from peer )?with error)|ibv_\w+ failed|local catastrophic error",
+            I,
+            0.85,
+        ),
         (r"NET/OFI.{0,80}(?:error|failed)|\befa\b.{0,60}(?:error|timed? ?out)|fi_cq_readerr", I, 0.85),
-        (r"NCCL.{0,200}(?:unhandled system error|internal error|remote process exited)|NCCL WARN.{0,80}(?:Attribute|topology|socket|connect)", I, 0.7),
-        (r"\[Errno (?:5|28|30|70|107|108|116|121|122)\]|Disk quota exceeded|No space left on device|Stale (?:NFS )?file handle", I, 0.9),
+        (
+            r"NCCL.{0,200}(?:unhandled system error|internal error|remote process exited)|NCCL WARN.{0,80}(?:Attribute|topology|socket|connect)",
+            I,
+            0.7,
+        ),
+        (
+            r"\[Errno (?:5|28|30|70|107|108|116|121|122)\]|Disk quota exceeded|No space left on device|Stale (?:NFS )?file handle",
+            I,
+            0.9,
+        ),
         (r"Transport endpoint is not connected|Remote I/O error|Read-only file system|: Input/output error", I, 0.9),
         (r"insufficient shared memory|killed by signal: Bus error", I, 0.85),
         (r"system not yet initialized|cudaGetDeviceCount returned 802|fabric ?manager.{0,60}(?:not|fail)", I, 0.85),
-        (r"Driver/library version mismatch|Failed to initialize NVML|couldn't communicate with the NVIDIA driver", I, 0.85),
+        (
+            r"Driver/library version mismatch|Failed to initialize NVML|couldn't communicate with the NVIDIA driver",
+            I,
+            0.85,
+        ),
         (r"the launch timed out and was terminated|RC watchdog: GPU is probably locked", I, 0.6),
-        (r"Temporary failure in name resolution|Name or service not known|No route to host|Network is unreachable", I, 0.8),
-        (r"DUE TO (?:PREEMPTION|NODE FAILURE)|\bNODE_FAIL\b|node failure|spot (?:instance )?interruption|ImagePullBackOff", I, 0.9),
+        (
+            r"Temporary failure in name resolution|Name or service not known|No route to host|Network is unreachable",
+            I,
+            0.8,
+        ),
+        (
+            r"DUE TO (?:PREEMPTION|NODE FAILURE)|\bNODE_FAIL\b|node failure|spot (?:instance )?interruption|ImagePullBackOff",
+            I,
+            0.9,
+        ),
         (r"CUDA driver version is insufficient|no CUDA-capable device is detected", I, 0.6),
         (r"out of memory\. Tried to allocate|CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY", U, 0.9),
         (r"device-side assert triggered|\.cuh?:\d+.{0,200}Assertion .{0,200}failed", U, 0.95),
-        (r"illegal memory access|misaligned address|illegal instruction was encountered|invalid device (?:ordinal|function)", U, 0.7),
-        (r"no kernel image is available|CUBLAS_STATUS_INVALID_VALUE|CUDNN_STATUS_BAD_PARAM|unspecified launch failure", U, 0.7),
+        (
+            r"illegal memory access|misaligned address|illegal instruction was encountered|invalid device (?:ordinal|function)",
+            U,
+            0.7,
+        ),
+        (
+            r"no kernel image is available|CUBLAS_STATUS_INVALID_VALUE|CUDNN_STATUS_BAD_PARAM|unspecified launch failure",
+            U,
+            0.7,
+        ),
         (r"Out of memory: Kill(?:ed)? process|oom-kill:|\boom[_-]killed?\b|OOMKilled|MemoryError", U, 0.75),
         (r"exitcode\s*:\s*-9\b|Signal 9 \(SIGKILL\)|failed \(exitcode: -9\)", U, 0.5),
         (r"segfault at [0-9a-f]+ ip|exitcode\s*:\s*-11\b|Signal 11 \(SIGSEGV\)|Segmentation fault", U, 0.6),
     )
 )
-_SYMPTOM = re.compile(r"collective operation timeout|watchdog|timed out|ChildFailedError|exitcode|\bSIG[A-Z]+\b|\w+Error\b|\berror:", re.IGNORECASE)
+_SYMPTOM = re.compile(
+    r"collective operation timeout|watchdog|timed out|ChildFailedError|exitcode|\bSIG[A-Z]+\b|\w+Error\b|\berror:",
+    re.IGNORECASE,
+)
 _PCIE = re.compile(r"PCIe Bus Error|\b(?:RxErr|BadTLP|BadDLLP)\b")
 _XID = re.compile(r"\bXid\b(?: \((?:PCI:)?[^)\n]{7,40}\):)? (\d{1,3})((?:\s?/\s?\d{1,3})*)", re.IGNORECASE)
 _CAUSED = re.compile(r"caused by previous Xid (\d+)")
 # Talk about an error is not an error.
-_TALK = re.compile(r"\b(?:no|zero|without|never|checking|checked|handl\w+|in case of|documentation|test(?:s|ing)?)\b|\b(?:errors?|count)\s*[:=]\s*0\b", re.IGNORECASE)
+_TALK = re.compile(
+    r"\b(?:no|zero|without|never|checking|checked|handl\w+|in case of|documentation|test(?:s|ing)?)\b|\b(?:errors?|count)\s*[:=]\s*0\b",
+    re.IGNORECASE,
+)
 _RANK = re.compile(r"^\s*(?:\[rank\s?\d+\]:|\d+:|\[\d+,\d+\]<std\w+>:|\(\w+ pid=\d+[^)]*\))\s?", re.IGNORECASE)
 
 _PLAIN = frozenset(
-    "KeyError ValueError TypeError AttributeError ImportError ModuleNotFoundError IndexError NameError SyntaxError AssertionError"
-    " ZeroDivisionError FileNotFoundError NotImplementedError UnicodeDecodeError UnboundLocalError IndentationError LookupError"
-    " ArithmeticError OverflowError FloatingPointError RecursionError StopIteration NotADirectoryError IsADirectoryError"
-    " JSONDecodeError ParserError ConfigAttributeError ValidationError".split()
+    [
+        "KeyError",
+        "ValueError",
+        "TypeError",
+        "AttributeError",
+        "ImportError",
+        "ModuleNotFoundError",
+        "IndexError",
+        "NameError",
+        "SyntaxError",
+        "AssertionError",
+        "ZeroDivisionError",
+        "FileNotFoundError",
+        "NotImplementedError",
+        "UnicodeDecodeError",
+        "UnboundLocalError",
+        "IndentationError",
+        "LookupError",
+        "ArithmeticError",
+        "OverflowError",
+        "FloatingPointError",
+        "RecursionError",
+        "StopIteration",
+        "NotADirectoryError",
+        "IsADirectoryError",
+        "JSONDecodeError",
+        "ParserError",
+        "ConfigAttributeError",
+        "ValidationError",
+    ]
 )
-_SHAPES = re.compile(r"mat1 and mat2|size mismatch|shape|expected scalar type|dtype|must match the size|not implemented for|requires? grad|element 0 of tensors|Error\(s\) in loading state_dict", re.IGNORECASE)
-_OUTSIDE = re.compile(r"cuda|nccl|cublas|cudnn|nvlink|ECC|errno|i/o|socket|connection|timed? ?out|store|rendezvous", re.IGNORECASE)
+_SHAPES = re.compile(
+    r"mat1 and mat2|size mismatch|shape|expected scalar type|dtype|must match the size|not implemented for|requires? grad|element 0 of tensors|Error\(s\) in loading state_dict",
+    re.IGNORECASE,
+)
+_OUTSIDE = re.compile(
+    r"cuda|nccl|cublas|cudnn|nvlink|ECC|errno|i/o|socket|connection|timed? ?out|store|rendezvous", re.IGNORECASE
+)
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Iteration|Interrupt)): ?(.*)$")
 _FRAME = re.compile(r'^\s*File "([^"]+)", line \d+, in (\S+)')
 
@@ -150,14 +246,17 @@ def _raised(line: str, at: int) -> Clue | None:
 
 
 def _weigh(clues: Sequence[Clue], trace: str, symptoms: tuple[str, ...]) -> BlameVerdict:
-    strongest = {who: max((c for c in clues if c.blame is who), key=lambda c: (c.weight, -c.at), default=None) for who in (H, I, U)}
+    strongest = {
+        who: max((c for c in clues if c.blame is who), key=lambda c: (c.weight, -c.at), default=None)
+        for who in (H, I, U)
+    }
     hard, infra, user = strongest[H], strongest[I], strongest[U]
     plain = next((c for c in clues if c.plain), None)
     if hard and plain:  # both, and a user's bug must never be called hardware
         return BlameVerdict(Blame.UNKNOWN, 0.4, _quotes(hard, plain), trace)
     if hard:
         return _verdict(hard, clues, trace)
-    if infra and user and (user.weight <= infra.weight or infra.at < user.at and not user.plain):
+    if infra and user and (user.weight <= infra.weight or (infra.at < user.at and not user.plain)):
         return _verdict(infra, clues, trace)
     chosen = user or infra
     if chosen is None:
@@ -182,7 +281,9 @@ def _quotes(*clues: Clue) -> tuple[str, ...]:
 
 def signature(lines: Sequence[str]) -> str:
     """The first Python traceback as one comparable line: error, message without numbers, and where it came from."""
-    begin = next((n for n, line in enumerate(lines) if line.lstrip().startswith("Traceback (most recent call last)")), None)
+    begin = next(
+        (n for n, line in enumerate(lines) if line.lstrip().startswith("Traceback (most recent call last)")), None
+    )
     if begin is None:
         return ""
     frames: list[str] = []
