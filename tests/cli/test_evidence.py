@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from sickbay.cli.evidence import serials
 from sickbay.model import Phase, Verb
 
 from .builders import XID_79, Bay, a_case
@@ -29,16 +31,26 @@ def contents(path: Path) -> dict[str, str]:
 
 
 def test_the_collected_files_the_timeline_and_the_ticket_are_in_one_archive(bay: Bay, tmp_path: Path) -> None:
-    collected = archive(tmp_path / "c.tar.gz", **{"kernel.log": XID_79.encode(), "smi/q.txt": b"Serial Number : SN-42"})
+    gpus = {"gpus": [{"index": 2, "pci": "0000:3b:00", "serial": "SN-42", "uuid": "GPU-1"}]}
+    collected = archive(
+        tmp_path / "c.tar.gz", **{"kernel.log": XID_79.encode(), "x/identity.json": json.dumps(gpus).encode()}
+    )
     bay.put(a_case("gpu-17.3", evidence=str(collected), rungs_tried=(Verb.REBOOT,)))
     target = tmp_path / "out.tar.gz"
     assert "2 collected files" in bay.run("evidence", "gpu-17.3", "-o", str(target)).out
     files = contents(target)
     assert files["collected/kernel.log"] == XID_79
-    assert files["collected/smi/q.txt"] == "Serial Number : SN-42"
+    assert "- GPU 2 at 0000:3b:00: serial SN-42, GPU-1" in files["ticket.txt"]
     assert "the GPU fell off the bus" in files["timeline.txt"]
     for said in ("SN-42", "i-0123", "xid.79", XID_79, "Already tried, in this order: REBOOT"):
         assert said in files["ticket.txt"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"gpus": 3}', b'{"gpus": [{"index": 1}]}', b"\xff\xfe", b"[" * 100_000]
+)
+def test_an_identity_that_cannot_be_read_spoils_nothing(body: bytes) -> None:
+    assert serials(body) == []
 
 
 def test_an_ended_case_still_has_its_evidence(bay: Bay, tmp_path: Path) -> None:

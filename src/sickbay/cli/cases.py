@@ -95,13 +95,13 @@ def _asked(sitting: Sitting, case: Case) -> list[str]:
 
 def facts(case: Case) -> list[str]:
     """The case's columns, one a line."""
-    ladder = [("+" if rung.verb in case.rungs_tried else "-") + rung.verb.value for rung in case.plan.rungs]
+    ladder = [rung.verb.value + (" (tried)" if rung.verb in case.rungs_tried else "") for rung in case.plan.rungs]
     lines = {
         "case": case.id,
         "node": f"{case.node} (instance {case.instance or 'unknown'}, pool {case.pool})",
         "phase": case.phase.value + (", held" if case.held else "") + (", cancelled" if case.cancelled else ""),
         "opened": moment(case.opened_at),
-        "ladder": " ".join(ladder) or "none: it is only examined",
+        "ladder": ", ".join(ladder) or "none: it is only examined",
         "verified with": ", ".join(case.plan.verify_with),
         "approved": ", ".join(verb.value for verb in case.approved),
         "waits": case.refusal,
@@ -116,7 +116,7 @@ def found(case: Case) -> list[str]:
     lines = []
     for diagnosis in case.diagnoses:
         where = diagnosis.place.device or "the whole node"
-        seen = f"first seen {moment(diagnosis.at)}, confidence {diagnosis.confidence:.0%}"
+        seen = f"seen {moment(diagnosis.at)}, confidence {diagnosis.confidence:.0%}"
         lines.append(f"- {diagnosis.fault} ({diagnosis.code or 'no code'}) on {where}, {seen}")
         lines += [f"  GPU serial number: {diagnosis.part}"] if diagnosis.part else []
         lines += [f"  > {quote}" for quote in diagnosis.because]

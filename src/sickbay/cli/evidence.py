@@ -8,6 +8,7 @@ machine: only regular files are carried over, under their own names, bounded in 
 from __future__ import annotations
 
 import io
+import json
 import lzma
 import os
 import tarfile
@@ -28,6 +29,7 @@ from sickbay.model import Case
 MAX_FILES = 1000
 MAX_BYTES = 64 * 1024 * 1024  # of one file, which is held in memory once
 COLLECTED = "collected"  # folder inside the archive
+IDENTITY = "identity.json"  # written by COLLECT: which machine, which GPUs
 CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="The case, e.g. gpu-17.3; it may have ended.")]
 OutOption = Annotated[
     str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; else CASE.tar.gz here.")
@@ -48,13 +50,13 @@ def command(case_id: CaseArgument, output: OutOption = "", store: StoreOption = 
 def pack(case: Case, target: Path) -> tuple[int, str]:
     """Write the archive whole or not at all; how many collected files it carries, and why not ("" if it does)."""
     partial = target.with_name(target.name + ".part")
-    missing, carried = _why_not(case), 0
+    missing, carried, parts = _why_not(case), 0, list[str]()
     try:
         with tarfile.open(partial, "w:gz") as out:
             if not missing:
-                carried, missing = _carry_over(Path(case.evidence), out)
+                carried, missing, parts = _carry_over(Path(case.evidence), out)
             _add(out, "timeline.txt", timeline(case).encode(), case.opened_at)
-            _add(out, "ticket.txt", ticket(case, missing).encode(), case.opened_at)
+            _add(out, "ticket.txt", ticket(case, missing, parts).encode(), case.opened_at)
         os.replace(partial, target)
     except OSError as error:
         raise UserError(f"Cannot write {target}: {error.strerror or error}. Name another file with -o.") from error
@@ -71,15 +73,26 @@ def _why_not(case: Case) -> str:
     return ""
 
 
-def _carry_over(source: Path, out: tarfile.TarFile) -> tuple[int, str]:
-    """Copy the collected files across; what could be read before the archive broke is kept."""
-    carried = 0
+def _carry_over(source: Path, out: tarfile.TarFile) -> tuple[int, str, list[str]]:
+    """Copy the collected files across, as many as can be read; how many, why not all, and the GPUs they name."""
+    carried, parts = 0, list[str]()
     for name, body, at in _readable(source):
         if body is None:
-            return carried, f"{source}: {name} after {carried} files."
+            return carried, f"{source}: {name} after {carried} files.", parts
         _add(out, f"{COLLECTED}/{name}", body, at)
         carried += 1
-    return carried, ""
+        if PurePosixPath(name).name == IDENTITY:
+            parts += serials(body)
+    return carried, "", parts
+
+
+def serials(identity: bytes) -> list[str]:
+    """The GPUs in COLLECT's identity.json, a line each; none if it is not what we expect."""
+    try:
+        gpus = json.loads(identity)["gpus"]
+        return [f"- GPU {gpu['index']} at {gpu['pci']}: serial {gpu['serial']}, {gpu['uuid']}" for gpu in gpus]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
 
 
 def _readable(source: Path) -> Iterator[tuple[str, bytes | None, float]]:
@@ -123,7 +136,7 @@ def timeline(case: Case) -> str:
     )
 
 
-def ticket(case: Case, missing: str) -> str:
+def ticket(case: Case, missing: str, parts: list[str]) -> str:
     """What a vendor's form asks for: which machine, which part, what was seen, what was tried, what is attached."""
     tried = ", ".join(verb.value for verb in case.rungs_tried) or "nothing yet"
     attached = (
@@ -137,6 +150,7 @@ def ticket(case: Case, missing: str) -> str:
         "What was found",
         *map(plain, found(case)),
         "",
+        *(["GPUs in this machine", *map(plain, parts), ""] if parts else []),
         f"Already tried, in this order: {tried}",
         "Timeline: timeline.txt",
         attached,

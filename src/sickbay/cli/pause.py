@@ -1,7 +1,7 @@
 """`sickbay pause` and `sickbay resume`: hands off the fleet, a pool or a node.
 
-Writes a Pause record into the store, so it works with the controller down. A pause stops what has not begun; it does
-not undo, and a treatment that was already sent runs to its end.
+Writes a Pause record into the store, so it works with the controller down. A pause freezes
+what is open and begins nothing; it does not undo, and a treatment that was already sent runs to its end.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def write(sitting: Sitting, where: str, seconds: float | None, why: str) -> list
     _put(sitting, Pause(where, sitting.by, why, sitting.now, until, cluster=sitting.cluster()))
     return [
         f"Paused: {_named(where)}, {_until(until, seconds)}.",
-        "From now on nothing new is cordoned, drained or treated there. A treatment already sent runs to its end; "
-        "letting a node go is always allowed.",
+        "Open cases there stay where they are, no node is cordoned, drained or treated and no job restarted. A "
+        "treatment already sent runs to its end; `sickbay case abort` still lets a node go.",
         f"{sitting.controller()} `sickbay resume {_option(where)}` ends it.",
     ]
 
