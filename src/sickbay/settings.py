@@ -1,6 +1,7 @@
 """Settings: frozen groups, validated once at start. Loading (TOML plus environment) lives in `settings_load`.
 
-Everything a person may tune is here with its unit, its default and why that default. Nothing else reads the environment.
+Everything a person may tune is here with its unit, its default and why that default. Nothing else reads the
+environment.
 Core gets the narrowest slice: a Policy for one pool, never Settings.
 """
 
@@ -34,8 +35,11 @@ class Limit:
     """At most `count` nodes and at most `percent` of the pool; the smaller counts, but never below `at_least`."""
 
     count: int = 1_000_000
+    """Nodes. As good as unlimited by default, so that `percent` decides."""
     percent: float = 100.0
+    """Share of the pool, 0 to 100."""
     at_least: int = 1
+    """Small-pool rule, nodes: 10 % of four nodes would be none, and a sick node could never be treated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +53,66 @@ class Policy:
     at_once: Limit = Limit(percent=5.0, at_least=1)
     """Nodes treated at the same time."""
     max_out_fleet: Limit = Limit(percent=10.0, at_least=2)
+    """As `max_out`, counted over all pools: pools may share what breaks them."""
     max_out_rack: Limit = Limit(percent=50.0, at_least=2)
+    """As `max_out`, within one rack: a rack that is mostly out has a cause of its own, which no reboot cures."""
     max_out_domain: Limit = Limit(percent=50.0, at_least=1)
+    """As `max_out`, within one NVLink domain: a job that needs the whole domain dies with any of its nodes."""
     per_window: Mapping[str, int] = field(
         default_factory=lambda: {"CORDON": 20, "RESET_GPU": 20, "REBOOT": 10, "POWER_CYCLE": 6, "REPLACE": 4}
     )
-    """Grants per pool in `window_s`, per verb; fewer for the rungs that cost more."""
+    """Grants per pool in `window_s`, per verb; fewer for the rungs that cost more. Verbs left out keep their
+    default."""
     window_s: float = 3600.0
+    """Seconds of watch time that `per_window`, `jobs_hurt_per_window` and the breaker look back. One hour: long enough
+    to see a bad change roll through a fleet, short enough to go on the same day."""
     jobs_hurt_per_window: int = 8
     """Running jobs that our drains may stop in `window_s`."""
     approval: tuple[str, ...] = ("REPLACE",)
-    """Verbs that wait for `sickbay case approve`."""
+    """Verbs that wait for `sickbay case approve`. REPLACE by default: it cannot be undone, and capacity may be gone."""
     windows: tuple[str, ...] = ()
     """Maintenance windows in UTC, "Mon-Fri 02:00-05:00"; empty = always. Only `idle` faults wait for them."""
     settle_s: float = 10.0
-    """XIDs arrive in families: drain and the choice of rung wait this long after the newest finding."""
+    """XIDs arrive in families: drain and the choice of rung wait this many seconds after the newest finding."""
     waiting_s: float = 86_400.0
+    """Seconds a case waits for a seat, an approval or a window before it is DEFERRED. A day: a person will have
+    looked."""
     hold_s: float = 604_800.0
-    """Longest wait in HOLDING for a job to end (idle faults) before a person is asked."""
+    """Longest wait in HOLDING, seconds, for a job to end (idle faults) before a person is asked. A week, as long as
+    jobs run."""
     checkpoint_s: float = 600.0
-    """Longest wait for a newer checkpoint before the drain goes ahead."""
+    """Longest wait, seconds, for a newer checkpoint before the drain goes ahead."""
     cordon_s: float = 120.0
+    """Seconds for a cordon to be seen on the node; it is one small write, so longer means that something is wrong."""
     drain_s: float = 1_800.0
+    """Seconds for a node to become empty. Half an hour: pods with a long grace period do end."""
     collect_s: float = 300.0
+    """Seconds for gathering evidence. Best effort: a node that answers nothing must not keep its case waiting."""
     queued_s: float = 86_400.0
+    """Seconds a drained node waits for its treatment's turn before a person is asked."""
     verify_s: float = 1_800.0
+    """Seconds for the examination after a treatment. A level-2 diagnostic takes minutes; half an hour is stuck."""
     return_s: float = 600.0
+    """Seconds for the node to be allocatable again with its full GPU count: device plugins take minutes after a
+    boot."""
     cancel_s: float = 3_600.0
+    """Seconds to take our marks off after a cancel. An hour: a treatment that was sent has to finish first."""
     suspect_s: float = 900.0
+    """Seconds a fault may stay SUSPECTED without being confirmed: three cycles of the agent."""
     unreachable_s: float = 300.0
-    """A node not ready this long will not answer a drain."""
+    """A node not ready for this many seconds will not answer a drain. As Kubernetes' own default for lost nodes."""
     quiet_s: float = 14_400.0
-    """No new case for the same fault after a person's abort, a deferral or a time-out."""
+    """Seconds without a new case for the same fault after a person's abort, a deferral or a time-out."""
     flap_window_s: float = 86_400.0
+    """Seconds in which flaps (a fault that cleared by itself) are counted."""
     flaps_accepted: int = 2
+    """Flaps of one fault in `flap_window_s` that are believed; after that it must be treated."""
     relapse_s: float = 604_800.0
+    """The same fault on the same node or part within this many seconds starts above the highest rung ever tried."""
     breaker_failures: int = 5
     """Cases escalated in `window_s` that stop all new disruption in the fleet."""
     breaker_quiet_s: float = 3_600.0
+    """Seconds without a further escalation after which the breaker closes by itself."""
     evict: bool = True
     """May a drain evict work? False: wait until the node is empty."""
 
@@ -96,47 +122,144 @@ class JobPolicy:
     """How hurt jobs are brought back."""
 
     enabled: bool = True
+    """Restart hurt jobs at all? False: jobs are watched and blamed, never touched."""
     stall_s: float = 300.0
+    """Seconds without a step before a job may count as stalled; below that, a slow checkpoint looks the same."""
     stall_steps: float = 5.0
     """Stalled: no step for max(stall_s, stall_steps x median step)."""
     stalled_s: float = 60.0
+    """Seconds to collect stacks and flight-recorder dumps before the gang is stopped: afterwards they are gone."""
     stopping_s: float = 300.0
+    """Seconds for the whole gang to stop."""
     examining_s: float = 120.0
+    """Seconds for the light checks on all nodes of the job, side by side."""
     capacity_s: float = 3_600.0
+    """Seconds to wait for enough good nodes before the owner is told."""
     restarting_s: float = 900.0
+    """Seconds from the restart to its first step: image pull, init and restore of a large checkpoint."""
     barren_limit: int = 3
     """Restarts in a row without a new complete checkpoint before we stop and tell the owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
+    """The central loop."""
+
     period_s: float = 10.0
-    """Longest sleep while a case is open: watch time advances by at most two of these per pass."""
+    """Longest sleep, seconds, while a case is open: watch time advances by at most two of these per pass."""
     idle_period_s: float = 60.0
+    """Longest sleep, seconds, while nothing is open. Events wake the loop earlier."""
     workers: int = 16
+    """Actions under way at the same time. Each is one call of at most 10 s."""
     notice_s: float = 5.0
+    """Seconds in which notices about one case are gathered into one."""
     common_cause_nodes: int = 3
+    """Nodes of one job that show the same code within `common_cause_s`: then the cause is common, and no node is
+    treated."""
     common_cause_s: float = 60.0
+    """Seconds; see `common_cause_nodes`."""
     common_factor_s: float = 600.0
+    """Seconds in which nodes that share a driver, image, rack or switch are compared. Longer than a rolling reboot
+    takes."""
     common_share: float = 0.25
+    """Share of the nodes of one factor (0 to 1) with the same code in `common_factor_s` that makes it a common
+    cause."""
     silent_share: float = 0.10
+    """Share of a pool's instruments (0 to 1) silent at once that is one notice about instruments, not many about
+    nodes."""
     heartbeat_s: float = 900.0
-    """Three missed heartbeats: we cannot see this node."""
+    """Seconds without a word from an agent before we say that we cannot see its node: three missed cycles of 300 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSettings:
+    """The embedded store's file."""
+
+    synchronous: str = "FULL"
+    """FULL waits for the disk at every commit, NORMAL at checkpoints only (a power cut may lose the last commits).
+    FULL by
+    default: a treatment must be on disk before it is sent, or it could be sent twice."""
+    busy_s: float = 10.0
+    """Seconds to wait for another process that is writing, such as a person's command."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The shell on each node. Defaults are those of the original health check suite where it has them."""
+
+    node_name: str = ""
+    """The node's name; empty: the host name. On Kubernetes it is given by the downward API."""
+    check_interval_s: float = 300.0
+    """Seconds between cycles of the light checks. The kernel log is followed all the time besides."""
+    metrics_interval_s: float = 30.0
+    """Seconds between readings of the GPU metrics."""
+    dcgm_l2_interval_s: float = 21_600.0
+    """Seconds between level-2 diagnostics on an idle node. Six hours: they occupy the GPUs for minutes."""
+    check_timeout_s: float = 900.0
+    """Seconds for one check; then its answer is UNKNOWN, which never disrupts."""
+    dcgm_timeout_s: float = 900.0
+    """Seconds for a level-2 diagnostic."""
+    dcgm_l4_timeout_s: float = 9_000.0
+    """Seconds for a level-4 diagnostic: two hours and a half, as it burns in every GPU."""
+    nccl_timeout_s: float = 1_800.0
+    """Seconds for the all-reduce test across nodes."""
+    efa_timeout_s: float = 180.0
+    """Seconds for the loopback test of one network adapter."""
+    light_checks: tuple[str, ...] = ("nvidia-smi", "efa-enumeration", "topology")
+    """The checks of each cycle, by name or by the original suite's number."""
+    kernel_log_lines: int = 4_000
+    """Kernel lines read back when the agent starts without a cursor."""
+    max_retired_pages_sbe: int = 60
+    """Pages retired for single-bit errors above which a GPU is reported; 64 is where the vendor replaces it."""
+    label: bool = True
+    """Standalone mode: may the agent label its node?"""
+    taint: bool = True
+    """Standalone mode: may the agent taint its node? In managed mode the controller cordons, so that limits hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifySettings:
+    """Where notices go besides the log. Empty: nowhere."""
+
+    webhook_url: str = ""
+    """POST each notice as JSON to this address. Treated as a secret: `sickbay config show` hides all but its host."""
+    sns_topic_arn: str = ""
+    """Publish each notice to this Amazon SNS topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """The whole file. Keys outside of any table come first."""
+
     cluster: str = "default"
+    """This cluster's name. Every record carries it, and a store serves one cluster only."""
     data_dir: str = "~/.local/share/sickbay"
+    """Folder for the store, the leader's lock and evidence archives. `~` is the home of whoever runs Sickbay."""
     store: str = "sqlite"
+    """Where records live. sqlite by default: one file, nothing to install; memory forgets everything on exit."""
     platform: str = "simulated"
+    """Where the nodes live. The embedded simulated fleet by default: it can hurt nobody."""
     policy: Policy = Policy()
+    """What we may do to nodes, for every pool that has no table of its own."""
     pools: Mapping[str, Policy] = field(default_factory=dict)
+    """[pool.NAME.policy]: the same keys for one pool; what is left out is taken from [policy]."""
     jobs: JobPolicy = JobPolicy()
+    """How hurt jobs are brought back."""
     controller: ControllerSettings = ControllerSettings()
+    """The central loop."""
     ceilings: Mapping[str, frozenset[Verb]] = field(default_factory=lambda: dict(CEILINGS))
+    """source -> verbs it may cause. Sources left out keep their default; a source that is not known may cause
+    nothing."""
     severity_overrides: Mapping[str, str] = field(default_factory=dict)
     """code -> severity, e.g. "xid.94" = "RESET"."""
+    log_level: str = "INFO"
+    """How much the log says. INFO by default: one line for each thing that happened to a case."""
+    sqlite: SqliteSettings = SqliteSettings()
+    """The embedded store's file."""
+    agent: AgentSettings = AgentSettings()
+    """The shell on each node."""
+    notify: NotifySettings = NotifySettings()
+    """Where notices go besides the log."""
 
     def policy_for(self, pool: str) -> Policy:
         return self.pools.get(pool, self.policy)
