@@ -19,7 +19,7 @@ def _suspected(turn: Turn, case: Case) -> Said:
         return (Event.CONFIRMED, "a new node is examined first")
     if not latches and triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch):
         return (Event.CLEARED, "a later observation does not show it any more")
-    sure = [la for la in latches if triage.is_confirmed(la, turn.ctx.catalog.faults[la.fault])]
+    sure = [la for la in latches if triage.is_confirmed(la, turn.ctx.catalog)]
     if sure:
         return (Event.CONFIRMED, f"{turn.ctx.catalog.faults[sure[0].fault].title} is certain enough to act on")
     return None

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sickbay.catalog import Catalog
-from sickbay.model import TREATMENTS, Case, Diagnosis, Plan, Rung, Verb
+from sickbay.model import TREATMENTS, Case, Diagnosis, Plan, Rung, Severity, Verb
 from sickbay.settings import CEILINGS, LEVELS, Policy
 
+FIRST_RUNG = {Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
 LIGHT = ("nvidia-smi",)  # VERIFY always runs the light suite, whatever the fault
 
 
@@ -26,10 +27,13 @@ def make(diagnoses: Sequence[Diagnosis], catalog: Catalog, *, before: Plan | Non
 
 
 def _ladder(diagnosis: Diagnosis, catalog: Catalog) -> tuple[Rung, ...]:
+    """The fault's ladder, without rungs that are too weak for this diagnosis (a 95 on an A100 needs a reboot)."""
     fault = catalog.faults.get(diagnosis.fault)
     if fault is None or not fault.ladder:
         return ()
-    return catalog.ladders[fault.ladder]
+    rungs = catalog.ladders[fault.ladder]
+    least = TREATMENTS.index(FIRST_RUNG.get(diagnosis.severity, Verb.RESET_GPU))
+    return tuple(r for r in rungs if TREATMENTS.index(r.verb) >= least) or rungs
 
 
 def _longest(rungs: Sequence[Rung]) -> dict[Verb, Rung]:

@@ -218,7 +218,8 @@ def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if job.phase in DEAD:
         return (E.DIED, _how_it_died(job)), replace(r, by_drain="", down_since=now.wall)
     quiet = now.watch - r.progressed
-    if quiet >= max(policy.stall_s, policy.stall_steps * job.step_s):
+    first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet
+    if quiet >= max(policy.stall_s, policy.stall_steps * job.step_s, first):
         why = f"no step after {r.job_step} for {quiet / 60:.0f} minutes"
         return (E.STALLED, why), replace(r, by_drain="", down_since=now.wall - quiet)
     return None, r

@@ -233,9 +233,11 @@ def openable(record: NodeRecord, catalog: Catalog, now: float) -> tuple[Latch, .
     return tuple(la for la in record.latched if now >= record.quiet.get(la.fault, 0.0))
 
 
-def is_confirmed(latch: Latch, fault: Fault) -> bool:
-    needed = HUNG_AFTER if latch.code == "tool.timeout" else fault.confirm
-    return latch.count >= needed
+def is_confirmed(latch: Latch, catalog: Catalog) -> bool:
+    """Seen often enough in a row: the code's own number, else its fault's."""
+    code = catalog.code(latch.code)
+    needed = (code.confirm if code is not None else 0) or catalog.faults[latch.fault].confirm
+    return latch.count >= (HUNG_AFTER if latch.code == "tool.timeout" else needed)
 
 
 def open_case(
