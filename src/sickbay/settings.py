@@ -1,8 +1,7 @@
 """Settings: frozen groups, validated once at start. Loading (TOML plus environment) lives in `settings_load`.
 
-Everything a person may tune is here with its unit, its default and why that default. Nothing else reads the
-environment.
-Core gets the narrowest slice: a Policy for one pool, never Settings.
+Everything a person may tune is here with its unit, its default and why that default; nothing else reads the
+environment. Core gets the narrowest slice: a Policy for one pool, never Settings.
 """
 
 from __future__ import annotations

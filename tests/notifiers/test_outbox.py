@@ -191,6 +191,16 @@ def test_a_wait_of_for_ever_or_nonsense_is_not_believed() -> None:
     assert _pumped(outbox, [0.0, 3_600.0, 3_700.0, 3_800.0]) == [[], [], [], ["k1"]]
 
 
+def test_a_clock_that_is_set_back_does_not_lengthen_a_wait() -> None:
+    chat = Scripted(answers=[Retry(30.0, "busy")])
+    outbox = Outbox([chat])
+    outbox.put([a_notice()])
+    assert outbox.pump(1_000_000.0) == []
+    assert outbox.pump(10.0) == []  # now the clock is right
+    assert outbox.next_due() == 40.0
+    assert _pumped(outbox, [39.0, 40.0]) == [[], ["k1"]]
+
+
 class RealTime:
     def now(self) -> float:
         return self.monotonic()

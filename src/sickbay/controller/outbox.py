@@ -54,6 +54,7 @@ class Outbox:
         self._again: dict[str, None] = {}  # delivered before, and put again: the caller has not heard
         self._lock = threading.Lock()
         self._news = threading.Event()
+        self._last, self._skew = float("-inf"), 0.0
 
     def put(self, notices: Iterable[Notice]) -> int:
         """Take notices that are not here yet; returns how many. A full box takes none: put them again later."""
@@ -67,6 +68,7 @@ class Outbox:
 
     def pump(self, now: float) -> list[str]:
         """Send what is due, then return the keys of notices that no longer need to be kept. Never raises."""
+        now = self._steady(now)
         for name in self._notifiers:
             for letter in self._due(name, now):
                 if not self._send(name, letter, now):
@@ -78,9 +80,8 @@ class Outbox:
         with self._lock:
             if self._again or not self._notifiers:
                 return float("-inf") if self._again or self._waiting else None
-            return min(
-                (self._due_at(n, letter) for letter in self._waiting.values() for n in letter.owed), default=None
-            )
+            due = [self._due_at(name, letter) for letter in self._waiting.values() for name in letter.owed]
+            return min(due) - self._skew if due else None
 
     def waiting(self) -> int:
         return len(self._waiting)
@@ -98,6 +99,12 @@ class Outbox:
             due = self.next_due()
             wait = 1.0 if due is None else min(max(due - clock.monotonic(), 0.01), 1.0)
             self._news.wait(wait)
+
+    def _steady(self, now: float) -> float:
+        """A clock that was set back must not make a wait longer: for us it stands still meanwhile."""
+        self._skew += max(0.0, self._last - now) if self._last > float("-inf") else 0.0
+        self._last = now
+        return now + self._skew
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
