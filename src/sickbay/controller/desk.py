@@ -140,6 +140,7 @@ class Desk:
         for notice in case.notices:
             self._unsaid[notice.key] = ("archived" if d.ended else "node", case.node, notice)
         if d.ended:
+            self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._close_parts(case, dict(d.condemn))
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
@@ -360,9 +361,7 @@ class Desk:
         return [t for t in times if t is not None]
 
     def _may_ask(self, name: str) -> bool:
-        case = self._view.cases[name].value
-        frozen = (case.held or case.paused) and case.phase is not Phase.CANCELLING
-        return not frozen
+        return not machine.is_frozen(self._view.cases[name].value)
 
     def _action(self, name: str) -> Action:
         action = self._view.cases[name].value.pending

@@ -32,17 +32,17 @@ class Answer:
 class Dispatcher:
     def __init__(self, platform: Platform, crew: Crew, clock: Clock, deliver: Callable[[Answer], None]) -> None:
         self._platform, self._crew, self._clock, self._deliver = platform, crew, clock, deliver
-        self._flying: set[str] = set()
+        self._flying: set[str] = set()  # lanes with a call under way
         self._ask_at: dict[str, float] = {}
 
     def is_due(self, action: Action, watch: float) -> bool:
-        if action.key in self._flying:
+        if lane(action) in self._flying:
             return False
         return watch >= max(action.ask_at, self._ask_at.get(action.key, 0.0))
 
     def due_at(self, action: Action) -> float | None:
         """Watch time of the next ask; None while one is under way."""
-        if action.key in self._flying:
+        if lane(action) in self._flying:
             return None
         return max(action.ask_at, self._ask_at.get(action.key, 0.0))
 
@@ -58,7 +58,7 @@ class Dispatcher:
 
     def perform(self, action: Action, owner: str, kind: str, watch: float) -> None:
         """Ask the platform. `action.call` says whether a SENT_ONCE verb may act."""
-        self._flying.add(action.key)
+        self._flying.add(lane(action))
         committed = self._clock.monotonic()
 
         def work() -> Outcome:
@@ -69,7 +69,7 @@ class Dispatcher:
         self._crew.submit(work, lambda outcome: self._answer(action, owner, kind, outcome, watch))
 
     def _answer(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
-        self._flying.discard(action.key)
+        self._flying.discard(lane(action))
         if isinstance(outcome, Started | Retry):
             self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
             return
@@ -79,9 +79,14 @@ class Dispatcher:
         self._deliver(Answer(owner, kind, action.key, outcome, node))
 
 
+def lane(action: Action) -> str:
+    """One call at a time for a node or a job: a cordon still under way must not land after the release that follows."""
+    return f"node {action.place.node}" if action.place.node else f"job {action.args.get('job', action.key)}"
+
+
 def may_resend(action: Action, outcome: Outcome) -> bool:
-    """Known lost, and called only once so far."""
-    return isinstance(outcome, Lost) and action.verb in SENT_ONCE and action.sends < SENDS_MAX
+    """Known lost, called only once so far, and still wanted: a cancelled case only watches what it had sent."""
+    return isinstance(outcome, Lost) and action.verb in SENT_ONCE and action.call and action.sends < SENDS_MAX
 
 
 def sent(action: Action, before: Before, wall: float) -> Action:
@@ -90,4 +95,4 @@ def sent(action: Action, before: Before, wall: float) -> Action:
 
 
 def lost_for_good(outcome: Outcome) -> Outcome:
-    return Failed(f"sent twice and lost: {outcome.why}") if isinstance(outcome, Lost) else outcome
+    return Failed(f"it never arrived: {outcome.why}") if isinstance(outcome, Lost) else outcome

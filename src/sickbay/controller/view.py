@@ -45,6 +45,7 @@ class View:
         self.touched_nodes: dict[str, None] = {}  # ordered sets
         self.touched_jobs: dict[str, None] = {}
         self.waiting_jobs: set[str] = set()
+        self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
         self._due: list[tuple[float, str, str]] = []
         self._due_at: dict[tuple[str, str], float] = {}
 
@@ -63,6 +64,7 @@ class View:
     def replace_all(self, fleet: Fleet) -> None:
         """A resync: what is not in it is not there any more."""
         seen = {n.name for n in fleet.nodes}
+        self._deleted.clear()
         for name in [n for n in self.nodes if n not in seen]:
             self._forget(name)
             self.touch_node(name)
@@ -79,6 +81,9 @@ class View:
         old = self.nodes.get(node.name)
         if old is not None and old.version > node.version:
             return  # a late answer of an older look
+        if node.version < self._deleted.get(node.name, 0):
+            return
+        self._deleted.pop(node.name, None)
         if old is not None:
             self._count(old, -1)
         self.nodes[node.name] = node
@@ -108,6 +113,7 @@ class View:
         if old is not None and old.version > change.version:
             return
         self._forget(change.name)
+        self._deleted[change.name] = change.version
         if change.gone:
             self.gone.add(change.name)
         self.touch_node(change.name)

@@ -120,7 +120,7 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
         if scope not in counts.total:
             continue
         most = room(limit, counts.total[scope])
-        out = out_of_service(scope, ledger, counts)
+        out = out_of_service(scope, ledger, counts) - {r.node}
         reserve = 1 if r.when is not When.NOW and most >= 2 else 0
         if len(out) + 1 > most - reserve:
             names = ", ".join(sorted(out)[:8]) or "none"

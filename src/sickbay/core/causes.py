@@ -2,7 +2,7 @@
 about that factor, and no node is treated for it.
 
 A bad driver once made a fleet report NVLink down after boot and an automaton rebooted 214 of 288 nodes for it
-(NVSentinel, reference/nvsentinel.md). Called by controller/monitor.py with recent sightings.
+(NVSentinel, reference/nvsentinel.md). Called by controller/desk.py with recent sightings.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import machine, obey, sight, steps, triage
+from sickbay.core import explain, machine, obey, sight, steps, triage
 from sickbay.core.phases import RULES
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
@@ -68,8 +68,8 @@ def _run(turn: Turn) -> None:
 
 def _merge(turn: Turn) -> None:
     case = turn.case
-    if case is None or not turn.fresh or case.phase in machine.ENDS or case.factor:
-        return
+    if case is None or not turn.fresh or case.phase in machine.ENDS or case.factor or case.cancelled:
+        return  # what is found while a case is let go stays latched, and opens the next one
     known = {(d.fault, d.place.device) for d in case.diagnoses}
     merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog)
     for d in turn.fresh:
@@ -122,11 +122,12 @@ def _was_uncordoned(case: Case, node: Node) -> bool:
 
 
 def _from_time(turn: Turn, case: Case) -> Move | None:
-    if case.held or case.paused or case.deadline is None or turn.ctx.now.watch < case.deadline:
+    if machine.is_frozen(case) or case.deadline is None or turn.ctx.now.watch < case.deadline:
         return None
     minutes = (turn.ctx.now.watch - case.entered) / 60
     tail = f"; {case.refusal}" if case.refusal else ""
-    return (Event.TIMED_OUT, f"{case.phase} took {minutes:.0f} minutes{tail}", "sickbay")
+    why = f"{case.node} was {explain.PHASE_WORDS[case.phase]} for {minutes:.0f} minutes, longer than allowed"
+    return (Event.TIMED_OUT, why + tail, "sickbay")
 
 
 def _from_phase(turn: Turn, case: Case) -> Move | None:
@@ -143,7 +144,9 @@ def _conclude(turn: Turn) -> Decision:
     condemn: tuple[tuple[str, str], ...] = ()
     if case is not None and ended:
         record = triage.close(record, case, turn.ctx.policy, now=now.watch, at=now.wall)
-        if case.phase is Phase.RESOLVED and (case.rung is Verb.REPLACE or turn.s.gone):
+        if turn.s.node is not None and case.instance and turn.s.node.instance != case.instance:
+            record = replace(record, past=())  # the record is about the new machine by now
+        elif case.phase is Phase.RESOLVED and (case.rung is Verb.REPLACE or turn.s.gone):
             record = replace(record, latched=(), lemon="")
         condemn = _condemned(case)
     if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:
@@ -164,7 +167,7 @@ def wake_at(case: Case, record: NodeRecord, ctx: Context) -> float | None:
     times = [t for t in (case.deadline, case.retry_at) if t is not None]
     if case.phase is Phase.HOLDING:
         seen = max((la.seen for la in record.latched), default=case.entered)
-        times.append(max(seen + ctx.policy.settle_s, ctx.now.watch + 1.0))
+        times.append(seen + ctx.policy.settle_s)
         times.append(case.entered + ctx.policy.checkpoint_s)
     if case.phase is Phase.DRAINING and record.not_ready_since is not None:
         times.append(record.not_ready_since + ctx.policy.unreachable_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sickbay.catalog import Catalog
-from sickbay.model import Blame, Case, Diagnosis, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
+from sickbay.model import Blame, Case, Diagnosis, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
 
 PHASE_WORDS: dict[Phase, str] = {
     Phase.SUSPECTED: "under suspicion",
@@ -55,7 +55,7 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     what = headline(case.diagnoses, catalog)
     subject = case.factor or case.node
     title = f"{subject}: {what} ({PHASE_WORDS[case.phase]})"
-    body = [f"{subject} is {PHASE_WORDS[case.phase]}: {why}."]
+    body = [_sentence(f"{subject} is {PHASE_WORDS[case.phase]}: {why}")]
     body += [f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3]
     body += _todo(case)
     return Notice(f"{case.id}/{case.step}", level, title, "\n".join(body), case.id, at)
@@ -63,7 +63,7 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
 
 def _todo(case: Case) -> list[str]:
     if case.phase is Phase.ESCALATED and case.factor:
-        return [f"No node is treated for this. When the cause is dealt with: sickbay case abort {case.id}"]
+        return [f"No node is treated for this. When the cause is dealt with: sickbay case abort {case.id}."]
     if case.phase is Phase.ESCALATED:
         return [
             f"Nothing more is done until a person decides: sickbay case show {case.id}, then "
@@ -76,7 +76,7 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
     """An instrument that is sick, a code we do not know: no disruption, one message."""
     node = finding.place.node
     title = f"{node}: {fault.title if fault else finding.code or finding.check}"
-    body = [f"{finding.reason}. The node stays in service."]
+    body = [_sentence(finding.reason) + " The node stays in service."]
     body += [f"Evidence: {line}" for line in finding.evidence[:2]]
     if fault is not None and fault.advice:
         body.append(fault.advice)
@@ -85,14 +85,22 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
 
 def case_story(case: Case) -> list[str]:
     """The life of a case in sentences, oldest first."""
-    lines = [f"{entry.why[:1].upper()}{entry.why[1:]}" + _signed(entry.by) for entry in case.journal if entry.why]
+    lines = [_sentence(_signed(entry)) for entry in case.journal if entry.why]
     last = f"{case.factor or case.node} is {PHASE_WORDS[case.phase]}"
-    lines.append(last + (f": {case.refusal}." if case.refusal else "."))
+    lines.append(_sentence(last + (f": {case.refusal}" if case.refusal else "")))
     return lines
 
 
-def _signed(by: str) -> str:
-    return "." if by in ("", "sickbay", "platform") else f" (said {by})."
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with a name, and one full stop."""
+    text = text.strip().rstrip(".")
+    first = text.split(" ", 1)[0]
+    return (text if any(c.isdigit() or c in "-_=./" for c in first) else text[:1].upper() + text[1:]) + "."
+
+
+def _signed(entry: Entry) -> str:
+    own = entry.by in ("", "sickbay", "platform")
+    return entry.why if own else f"{entry.why.rstrip('.')} (said {entry.by})"
 
 
 RECOVERY_WORDS: dict[RecoveryPhase, str] = {
@@ -110,9 +118,9 @@ RECOVERY_WORDS: dict[RecoveryPhase, str] = {
 
 
 def recovery_story(recovery: Recovery) -> list[str]:
-    lines = [f"{entry.why[:1].upper()}{entry.why[1:]}." for entry in recovery.journal if entry.why]
+    lines = [_sentence(entry.why) for entry in recovery.journal if entry.why]
     last = f"{recovery.job} is {RECOVERY_WORDS[recovery.phase]}"
-    lines.append(last + (f": {recovery.refusal}." if recovery.refusal else "."))
+    lines.append(_sentence(last + (f": {recovery.refusal}" if recovery.refusal else "")))
     return lines
 
 
@@ -138,5 +146,6 @@ def restarted(recovery: Recovery, minutes: float, at: float) -> Notice:
 
 
 def gave_up(recovery: Recovery, why: str, at: float) -> Notice:
-    body = [f"{recovery.job} is not restarted: {why}.", *(f"Evidence: {quote}" for quote in recovery.because[:3])]
+    body = [_sentence(f"{recovery.job} is not restarted: {why}")]
+    body += [f"Evidence: {quote}" for quote in recovery.because[:3]]
     return Notice(f"{recovery.job}/{recovery.step}", "urgent", f"{recovery.job} has stopped", "\n".join(body), "", at)

@@ -94,9 +94,14 @@ DEADLINE_OF: dict[Phase, str] = {
 JOURNAL_MAX = 128
 
 
+def is_frozen(case: Case) -> bool:
+    """Held or paused. Letting a node go is never frozen: a cancel passes a hold, so what it leads to must pass too."""
+    return (case.held or case.paused) and case.phase is not P.CANCELLING
+
+
 def goes_to(case: Case, event: Event) -> Phase | None:
     """Where this event takes the case; None if the row does not answer it, or a hold freezes it."""
-    if (case.held or case.paused) and event not in THROUGH_HOLD:
+    if is_frozen(case) and event not in THROUGH_HOLD:
         return None
     if case.cancelled and event in AFTER_CANCEL and case.phase is P.ESCALATED:
         return AFTER_CANCEL[event]
@@ -122,8 +127,9 @@ def step(case: Case, event: Event, *, now: float, at: float, by: str, why: str, 
         cancelled=case.cancelled or event is E.CANCELLED,
         unguarded=case.unguarded + (event is E.UNGUARDED),
         unfinished=_unfinished(case, event),
-        cordon_version=0 if phase is P.CORDONING else case.cordon_version,
-        rung=None if event is E.RETRIED else case.rung,
+        cordon_version=0 if phase is P.CORDONING or case.phase is P.RETURNING else case.cordon_version,
+        rung=_rung(case, event),
+        rungs_tried=case.rungs_tried[:-1] if _was_refused(case, event) else case.rungs_tried,
         timeline=(*case.timeline, (phase.value, at))[-64:],
     )
     moved = note(moved, event.value, at=at, by=by, why=why)
@@ -201,6 +207,20 @@ def _unfinished(case: Case, event: Event) -> Action | None:
         return case.unfinished
     sent = case.pending is not None and case.pending.sends > 0
     return case.pending if sent and event not in ANSWERED else None
+
+
+def _was_refused(case: Case, event: Event) -> bool:
+    """The door did not let the treatment in: it was not tried."""
+    return case.phase is P.REPAIRING and event in (E.UNGUARDED, E.EXHAUSTED)
+
+
+def _rung(case: Case, event: Event) -> Verb | None:
+    if event is E.RETRIED or case.rung is None:
+        return None
+    if not _was_refused(case, event):
+        return case.rung
+    weaker = TREATMENTS[: TREATMENTS.index(case.rung)]
+    return weaker[-1] if weaker else None  # so the refused rung is the next one again
 
 
 def _place(case: Case, verb: Verb) -> Place:

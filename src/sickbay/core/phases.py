@@ -34,6 +34,15 @@ def _waiting(turn: Turn, case: Case) -> Said:
     return None
 
 
+ESCALATED_ASK_S = 60.0  # how often a cordon that failed is asked for again while a person owns the case
+
+
+def _ask_later(turn: Turn, case: Case, after_s: float) -> Case:
+    """The same action again after a while: an answer that moves nothing must not be asked for in a tight circle."""
+    assert case.pending is not None
+    return replace(case, pending=replace(case.pending, ask_at=turn.ctx.now.watch + after_s))
+
+
 def _cordoning(turn: Turn, case: Case) -> Said:
     if isinstance(turn.outcome, Done) and turn.s.node is not None:
         turn.case = case = replace(case, cordon_version=max(1, turn.s.node.version))
@@ -50,15 +59,18 @@ def _failure(turn: Turn) -> Said:
 def _holding(turn: Turn, case: Case) -> Said:
     now, policy = turn.ctx.now.watch, turn.ctx.policy
     seen = max((la.seen for la in latches_of(turn, case)), default=case.entered)
-    if now - seen < policy.settle_s and not case.newcomer:
+    if now < seen + policy.settle_s and not case.newcomer:
+        if turn.outcome is not None and case.pending is not None:
+            turn.case = _ask_later(turn, case, seen + policy.settle_s - now)
         return None
     when = triage.soonest(case.diagnoses)
     empty = turn.s.node is None or not turn.s.node.jobs
     idle = empty or not turn.s.busy
     may_evict = Verb.DRAIN in plan.allowed(case, policy, turn.ctx.verbs) and policy.evict
     cleared = not latches_of(turn, case) and not case.newcomer
-    if cleared and idle and triage.may_clear(turn.record, case, policy, now):
-        return (Event.CLEARED, "a later observation does not show it any more; it is examined before it returns")
+    if cleared and triage.may_clear(turn.record, case, policy, now):  # nothing is evicted for what is not there
+        why = "a later observation does not show it any more; it is examined before it returns"
+        return (Event.CLEARED, why) if idle else None
     if empty or (idle and may_evict):
         return (Event.READY, "nothing that makes progress runs on it")
     if not may_evict or when is When.IDLE:
@@ -74,7 +86,7 @@ def _checkpointed(turn: Turn, case: Case) -> Said:
     if isinstance(turn.outcome, Failed | Lost | Unguarded):
         return (Event.READY, f"the job could not save: {turn.outcome.why}")
     waited = turn.ctx.now.watch - case.entered
-    if waited >= turn.ctx.policy.checkpoint_s:
+    if turn.ctx.now.watch >= case.entered + turn.ctx.policy.checkpoint_s:
         return (Event.READY, f"no newer checkpoint within {waited / 60:.0f} minutes")
     return None
 
@@ -83,7 +95,7 @@ def _draining(turn: Turn, case: Case) -> Said:
     since = turn.record.not_ready_since
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "the node is empty")
-    if since is not None and turn.ctx.now.watch - since >= turn.ctx.policy.unreachable_s:
+    if since is not None and turn.ctx.now.watch >= since + turn.ctx.policy.unreachable_s:
         return (
             Event.UNREACHABLE,
             f"not ready for {(turn.ctx.now.watch - since) / 60:.0f} minutes: nothing there can answer",
@@ -132,9 +144,10 @@ def _repairing(turn: Turn, case: Case) -> Said:
 def _verifying(turn: Turn, case: Case) -> Said:
     if turn.unheld:
         return (Event.UNHELD, "old evidence does not count after a hold: examined anew")
-    if turn.worse or _newly_sick(turn):
-        turn.worse, why = False, _newly_sick(turn) or "it got worse during the examination"
-        return (Event.WORSENED, why)
+    again = _newly_sick(turn)
+    if turn.worse or again:
+        turn.worse = False
+        return (Event.WORSENED, again or "it got worse during the examination")
     if not isinstance(turn.outcome, Done):
         return _failure(turn)
     record = turn.record
@@ -171,6 +184,9 @@ def _escalated(turn: Turn, case: Case) -> Said:
     if isinstance(turn.outcome, Done) and turn.s.node is not None:
         turn.outcome = None
         turn.case = replace(case, pending=None, cordon_version=max(1, turn.s.node.version))
+    elif turn.outcome is not None and case.pending is not None:
+        turn.outcome = None
+        turn.case = _ask_later(turn, case, ESCALATED_ASK_S)
     return None
 
 

@@ -129,8 +129,10 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     recovery = _note_progress(recovery, s, now)
     suspects: list[tuple[str, str]] = []
     for _ in range(8):
+        if recovery.phase in ENDS:
+            break
         move, recovery = _next(s, recovery, policy, now)
-        if move is None or recovery.phase in ENDS:
+        if move is None:
             break
         moved = step(recovery, *move, now=now, policy=policy)
         if moved is None:
@@ -281,7 +283,7 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     job = s.job
     assert job is not None
     if job.phase is JobPhase.RUNNING and job.attempt > r.attempt:
-        return (E.ALIVE, f"attempt {job.attempt} is alive"), replace(r, attempt=job.attempt, progressed=now.watch)
+        return (E.ALIVE, f"attempt {job.attempt} is alive"), _alive(r, job, now)
     outcome = _answer(s, r)
     if not isinstance(outcome, Done | Failed | Lost | Unguarded) and not _due(r, now):
         return None, r
@@ -349,12 +351,15 @@ def _evidence(cases: Sequence[Case]) -> tuple[float | None, bool]:
     return (min(times) if times else None), bool(corrupting)
 
 
+def _alive(r: Recovery, job: Job, now: Now) -> Recovery:
+    return replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch)
+
+
 def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     job = s.job
     assert job is not None
     if job.phase is JobPhase.RUNNING:
-        moved = replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch)
-        return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), moved
+        return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
     start = start_from(job, r)
     fresh = start is not None and start.step > r.checkpoint_step
     barren = 0 if fresh else r.barren + 1
@@ -402,7 +407,7 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     wanted = r.attempt + 1
     if isinstance(outcome, Failed | Unguarded | Lost):
-        return (E.REFUSED, outcome.why), replace(r, barren=max(0, r.barren - 1))
+        return (E.REFUSED, outcome.why), replace(r, barren=r.barren - 1)  # -1: counted again at the next restart
     if job.attempt >= wanted and job.phase is JobPhase.RUNNING and job.step > max(0, r.checkpoint_step):
         return (E.PROGRESSED, f"attempt {job.attempt} made its first step"), _resumed(r, job, now)
     if job.attempt >= wanted and job.phase in DEAD:

@@ -53,7 +53,7 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     """What the controller itself sees: a node that stays away, a part that must not come back."""
     now, found = turn.ctx.now, []
     since = turn.record.not_ready_since
-    if since is not None and now.watch - since >= turn.ctx.policy.unreachable_s and turn.case is None:
+    if since is not None and now.watch >= since + turn.ctx.policy.unreachable_s and turn.case is None:
         away = f"{node.name} has not been ready for {(now.watch - since) / 60:.0f} minutes"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
     for gpu in node.gpus:

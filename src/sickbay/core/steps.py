@@ -45,7 +45,8 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
 
 def _ask_checkpoint(turn: Turn, case: Case) -> Case:
     jobs = turn.s.node.jobs if turn.s.node else ()
-    if triage.soonest(case.diagnoses) is not When.CHECKPOINT or not jobs:
+    may_evict = Verb.DRAIN in plan.allowed(case, turn.ctx.policy, turn.ctx.verbs) and turn.ctx.policy.evict
+    if triage.soonest(case.diagnoses) is not When.CHECKPOINT or not jobs or not may_evict:
         return case
     return replace(case, pending=machine.action(case, Verb.CHECKPOINT_JOB, {"jobs": ",".join(jobs)}))
 

@@ -17,7 +17,6 @@ from sickbay.model import (
     Case,
     Diagnosis,
     Entry,
-    Fault,
     Finding,
     Latch,
     Node,
@@ -146,6 +145,8 @@ def _is_cleared(
     fault = catalog.faults.get(latch.fault)
     if fault is None or fault.cleared_by == "operator":
         return False
+    if not is_confirmed(latch, catalog) and any(f.check == latch.check and is_later(f, latch) for f in passed):
+        return True  # not believed yet, and not seen in a row
     rebooted = bool(latch.boot_id and node.boot_id) and latch.boot_id != node.boot_id
     if rebooted and fault.cleared_by in ("boot", "reset"):
         return now - record.boot_seen >= fault.settle_s
@@ -184,6 +185,8 @@ def clear_by_boot(record: NodeRecord, node: Node, catalog: Catalog) -> NodeRecor
 
 def verify(case: Case, record: NodeRecord, findings: Sequence[Finding], catalog: Catalog) -> tuple[str, str]:
     """What an examination says: ("DONE"|"FAILED"|"INCONCLUSIVE", why). Only findings that answer its key are fresh."""
+    key = case.pending.key if case.pending else ""
+    findings = [f for f in findings if f.answers == key]
     sick = [f for f in findings if f.status is Status.FAILED and _finding_treats(f, catalog)]
     if sick:
         return "FAILED", f"{sick[0].check} on {sick[0].place.device or case.node}: {sick[0].reason}"
@@ -207,7 +210,9 @@ def _finding_treats(finding: Finding, catalog: Catalog) -> bool:
 def _cleared_by_pass(latch: Latch, findings: Sequence[Finding], catalog: Catalog) -> bool:
     how = catalog.faults[latch.fault].cleared_by
     check = how.removeprefix("pass:")
-    return how.startswith("pass:") and any(f.check == check and f.status is Status.OK for f in findings)
+    passed = [f for f in findings if f.check == check and f.status is Status.OK]
+    # Our monitor counts for itself, so only an agent's sequence numbers can be compared with a check's.
+    return how.startswith("pass:") and any(latch.source != "agent" or is_later(f, latch) for f in passed)
 
 
 def clear_verified(record: NodeRecord, findings: Sequence[Finding], catalog: Catalog) -> NodeRecord:
@@ -308,14 +313,14 @@ def may_clear(record: NodeRecord, case: Case, policy: Policy, now: float) -> boo
 
 def close(record: NodeRecord, case: Case, policy: Policy, *, now: float, at: float) -> NodeRecord:
     """What the ended case leaves on the record: history, and quiet where it ended without proof of health."""
-    flap = not case.rungs_tried and case.phase in (Phase.RESOLVED, Phase.DISMISSED) and not case.cancelled
+    last = case.journal[-1].event if case.journal else ""
+    flap = not case.rungs_tried and not case.cancelled and last in ("CLEARED", "DONE")
     past = tuple(
         Past(case.id, d.fault, d.part, case.rung if case.rungs_tried else None, case.phase.value, flap, now, at)
         for d in case.diagnoses
     )
     quiet = {fault: until for fault, until in record.quiet.items() if until > now}
-    timed_out = bool(case.journal) and case.journal[-1].event == "TIMED_OUT"
-    if case.cancelled or case.phase is Phase.DEFERRED or timed_out:
+    if case.cancelled or case.phase is Phase.DEFERRED or last == "TIMED_OUT":
         quiet |= {d.fault: now + policy.quiet_s for d in case.diagnoses}
     before = tuple(p for p in record.past if p.case != case.id)  # closing twice after a crash counts once
     return replace(record, past=(*before, *past)[-PAST_MAX:], quiet=quiet)
