@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,23 @@ MakeGang = Callable[..., Gang]
 def nursery() -> Iterator[Nursery]:
     with Nursery() as nursery:
         yield nursery
+
+
+@pytest.fixture(scope="session")
+def job_at_25(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Path:
+    """What a gang of 3 left on disk when it was stopped at step 25: complete checkpoints at 10 and 20."""
+    gang = Gang(tmp_path_factory.mktemp("left"), "job", 3, seed=7, total_steps=30, checkpoint_every=10, nursery=nursery)
+    gang.start(1, None)
+    gang.grant(25)
+    gang.stop()
+    return gang.jobdir
+
+
+@pytest.fixture
+def left_at_25(job_at_25: Path, make_gang: MakeGang) -> Gang:
+    gang = make_gang()
+    shutil.copytree(job_at_25, gang.jobdir)
+    return gang
 
 
 @pytest.fixture

@@ -65,12 +65,11 @@ def test_steps_granted_one_by_one_train_like_steps_granted_at_once(make_gang: Ma
 
 def test_another_seed_and_another_step_give_other_weights(make_gang: MakeGang) -> None:
     digests = {
-        trained(make_gang("a")).digest(),
-        trained(make_gang("b", seed=8)).digest(),
-        trained(make_gang("c", total_steps=29)).digest(),
-        trained(make_gang("d", ranks=2)).digest(),
+        trained(make_gang("a", ranks=2)).digest(),
+        trained(make_gang("b", ranks=2, seed=8)).digest(),
+        trained(make_gang("c", ranks=2, total_steps=29)).digest(),
     }
-    assert len(digests) == 4
+    assert len(digests) == 3
 
 
 def test_the_loss_really_falls(make_gang: MakeGang) -> None:

@@ -45,27 +45,31 @@ def test_a_checkpoint_has_every_shard_and_the_marker(make_gang: MakeGang) -> Non
 
 
 @pytest.mark.parametrize("spoil", [no_marker, no_shard, torn_shard, torn_marker])
-def test_an_incomplete_checkpoint_is_never_resumed_from(make_gang: MakeGang, spoil: Spoil) -> None:
-    gang = run_to(make_gang(), 25)
-    gang.stop()
+def test_an_incomplete_checkpoint_is_never_resumed_from(left_at_25: Gang, spoil: Spoil) -> None:
+    gang = left_at_25
     spoil(gang.jobdir / "step-000020.attempt-1")
     assert gang.checkpoints() == [(10, 1)]
     with pytest.raises(UserError, match="no complete checkpoint at step 20; complete: 10"):
         gang.start(2, 20)
+
+
+def test_a_new_attempt_clears_away_what_an_older_one_left_half_written(left_at_25: Gang) -> None:
+    gang = left_at_25
+    no_marker(gang.jobdir / "step-000020.attempt-1")
     gang.start(2, 10)
     assert gang.step == 10
+    assert [path.name for path in gang.jobdir.glob("step-*")] == ["step-000010.attempt-1"]
 
 
-def test_a_shard_with_one_flipped_byte_is_refused_before_the_attempt_begins(make_gang: MakeGang) -> None:
-    gang = run_to(make_gang(), 10)
-    gang.stop()
+def test_a_shard_with_one_flipped_byte_is_refused_before_the_attempt_begins(left_at_25: Gang) -> None:
+    gang = left_at_25
     shard = gang.jobdir / "step-000010.attempt-1" / "shard-2.npz"
     data = bytearray(shard.read_bytes())
     data[200] ^= 1
     shard.write_bytes(data)
     with pytest.raises(DamagedCheckpoint, match=r"shard-2\.npz"):
         gang.start(2, 10)
-    gang.start(2, None)
+    assert layout.newest_attempt(gang.jobdir) == 1
 
 
 def test_a_rank_that_cannot_save_leaves_no_marker(make_gang: MakeGang) -> None:
@@ -77,11 +81,27 @@ def test_a_rank_that_cannot_save_leaves_no_marker(make_gang: MakeGang) -> None:
     assert gang.checkpoints() == [(10, 1)]
 
 
-def test_a_checkpoint_that_is_asked_for_comes_after_the_next_step(make_gang: MakeGang) -> None:
-    gang = run_to(make_gang(), 4)
-    gang.checkpoint()
-    gang.grant(3)
-    assert gang.checkpoints() == [(5, 1)]
+def test_a_checkpoint_that_is_asked_for_is_taken_where_the_ranks_are(make_gang: MakeGang) -> None:
+    gang, calm = run_to(make_gang(), 4), run_to(make_gang("calm"), 30)
+    assert gang.checkpoint() == 4
+    assert gang.checkpoint() == 4
+    gang.stop()
+    gang.start(2, 4)
+    assert gang.checkpoint() == 4
+    assert gang.grant(30) == 30
+    assert gang.checkpoints() == [(4, 1), (10, 2), (20, 2), (30, 2)]
+    assert gang.digest() == calm.digest()
+
+
+def test_a_gang_with_a_hung_or_a_dead_rank_cannot_save(make_gang: MakeGang) -> None:
+    gang = make_gang()
+    assert gang.checkpoint() == 0
+    run_to(gang, 12)
+    gang.hang([1])
+    assert gang.checkpoint() == 10
+    gang.kill([1])
+    assert gang.checkpoint() == 10
+    assert gang.checkpoints() == [(10, 1)]
 
 
 def test_the_last_step_is_always_saved(make_gang: MakeGang) -> None:
@@ -101,9 +121,15 @@ def test_an_attempt_begins_once(make_gang: MakeGang) -> None:
     with pytest.raises(AlreadyExists):
         second.start(1, None)
     second.start(2, 10)
-    with pytest.raises(AlreadyExists):
-        make_gang().start(1, None)
     assert first.alive() == second.alive() == {0: True, 1: True, 2: True}
+
+
+def test_an_attempt_older_than_the_newest_never_begins(make_gang: MakeGang) -> None:
+    gang = make_gang()
+    gang.start(5, None)
+    gang.stop()
+    with pytest.raises(AlreadyExists, match="start attempt 6 instead"):
+        gang.start(3, None)
 
 
 def test_an_old_attempt_that_wakes_up_can_complete_nothing_and_disturb_nobody(make_gang: MakeGang) -> None:
@@ -124,10 +150,9 @@ def test_an_old_attempt_that_wakes_up_can_complete_nothing_and_disturb_nobody(ma
     assert new.digest() == calm.digest()
 
 
-def test_a_marker_written_by_an_old_attempt_behind_the_fence_does_not_count(make_gang: MakeGang) -> None:
+def test_a_marker_written_by_an_old_attempt_behind_the_fence_does_not_count(left_at_25: Gang) -> None:
     """The gap between its check and its write: it slept there while the new attempt began."""
-    gang = run_to(make_gang(), 22)
-    gang.stop()
+    gang = left_at_25
     late = gang.jobdir / "step-000020.attempt-1"
     marker = (late / "COMPLETE").read_bytes()
     (late / "COMPLETE").unlink()
@@ -140,17 +165,16 @@ def test_a_marker_written_by_an_old_attempt_behind_the_fence_does_not_count(make
     assert gang.checkpoints() == [(10, 1)]
 
 
-def test_after_a_restart_from_an_older_checkpoint_the_newer_ones_stay_distrusted(make_gang: MakeGang) -> None:
-    gang = run_to(make_gang(total_steps=50), 35)
-    gang.stop()
+def test_after_a_restart_from_an_older_checkpoint_the_newer_ones_stay_distrusted(left_at_25: Gang) -> None:
+    gang = left_at_25
+    assert gang.checkpoints() == [(10, 1), (20, 1)]
     gang.start(2, 10)
     gang.grant(2)
     gang.stop()
     assert gang.checkpoints() == [(10, 1)]
 
 
-def test_a_checkpoint_of_another_number_of_ranks_is_refused(make_gang: MakeGang) -> None:
-    run_to(make_gang(ranks=3), 10).stop()
+def test_a_checkpoint_of_another_number_of_ranks_is_refused(make_gang: MakeGang, left_at_25: Gang) -> None:
     with pytest.raises(UserError, match="saved by 3 ranks"):
         make_gang(ranks=2).start(2, 10)
 

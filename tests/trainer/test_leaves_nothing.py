@@ -79,14 +79,21 @@ def test_nothing_survives_the_death_of_its_parent(tmp_path: Path, killed: str) -
     assert not wait_until_gone(pids)
 
 
+@linux_only
 def test_a_forker_that_was_killed_does_not_break_stop(tmp_path: Path) -> None:
     with Nursery() as nursery:
         gang = Gang(tmp_path, "job", 2, seed=1, total_steps=20, checkpoint_every=10, nursery=nursery)
         gang.start(1, None)
+        pids = list(gang.pids().values())
         os.kill(nursery.pid() or 0, signal.SIGKILL)
+        assert not wait_until_gone(pids)
         assert gang.grant(5) == 0
         gang.stop()
         assert not any(gang.alive().values())
+        gang.start(2, None)
+        assert gang.grant(5) == 5
+    gang.stop()
+    assert nursery.pid() is None
 
 
 def test_the_package_needs_no_numpy_until_something_trains() -> None:

@@ -49,6 +49,7 @@ def test_a_second_grant_to_a_hung_gang_says_nothing_twice(make_gang: MakeGang) -
     gang = make_gang()
     gang.start(1, None)
     gang.hang([1])
+    gang.hang([1, 1])
     assert gang.grant(5, LONG_S) == gang.grant(5, LONG_S) == 0
     assert said(gang, 0, WATCHDOG) == said(gang, 2, WATCHDOG) == 1
 
@@ -62,6 +63,16 @@ def test_the_time_out_is_told_only_when_its_time_has_come(make_gang: MakeGang) -
     gang.expire(1_800_000, abort=True)
     assert said(gang, 0, "Timeout(ms)=1800000) ran for 1800001 milliseconds") == 1
     assert gang.exits() == {0: -signal.SIGABRT, 1: None, 2: -signal.SIGABRT}
+
+
+def test_a_gang_that_is_stopped_while_it_waits_ends_by_our_signal_alone(make_gang: MakeGang) -> None:
+    gang = make_gang(ranks=8)
+    gang.start(1, None)
+    gang.hang([0])
+    gang.grant(1, LONG_S)
+    gang.stop()
+    assert gang.exits() == dict.fromkeys(range(8), -signal.SIGKILL)
+    assert not any(said(gang, rank, "Traceback") for rank in range(8))
 
 
 def test_a_hung_rank_that_wakes_up_lets_the_gang_go_on(make_gang: MakeGang) -> None:

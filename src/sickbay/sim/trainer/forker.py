@@ -29,6 +29,7 @@ from sickbay.sim.trainer.spec import Spec, read_spec
 MOST_FDS = 2
 STOP_S = 5.0
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+LIBC = ctypes.CDLL(None)
 
 
 def main(control: socket.socket) -> None:
@@ -69,7 +70,7 @@ def _answer(request: tuple[dict[str, Any], list[int]], children: set[int], contr
 
 def _signal(pid: int, number: int, children: set[int]) -> dict[str, Any]:
     if pid not in children:
-        return {"code": None}
+        return {"code": None, "unknown": True}
     os.kill(pid, number)
     # The kernel stops a process when it next looks at its signals; the caller wants to know that it has.
     return _reap(pid, STOP_S, children, os.WUNTRACED) if number == signal.SIGSTOP else {"code": None}
@@ -77,8 +78,10 @@ def _signal(pid: int, number: int, children: set[int]) -> dict[str, Any]:
 
 def _reap(pid: int, within_s: float, children: set[int], options: int = 0) -> dict[str, Any]:
     """Its exit code when it has ended, None when time is up; with WUNTRACED also None as soon as it has stopped."""
+    if pid not in children:
+        return {"code": None, "unknown": True}
     deadline, pause = time.monotonic() + within_s, 0.0002
-    while pid in children:
+    while True:
         done, status = os.waitpid(pid, os.WNOHANG | options)
         if done and os.WIFSTOPPED(status):
             break
@@ -122,7 +125,7 @@ def _print_traceback() -> None:
 def _die_with(parent: int) -> None:
     """A stopped rank cannot see a closed line; the kernel kills it for us when this forker goes (Linux only)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sickbay.errors import SickbayError, UserError
 from sickbay.sim.trainer import layout
+from sickbay.sim.trainer.crew import Crew
 from sickbay.sim.trainer.lines import Lines
 from sickbay.sim.trainer.member import Member
 from sickbay.sim.trainer.nursery import Nursery
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sickbay.sim.trainer.mlp import State
 
 START_S = 60.0
-PROBE_S = 0.01  # how often a gang with a stopped rank is asked who waits for whom
 SETTLE_S = 20.0
 WATCHDOG_S = 600.0  # PyTorch's default for NCCL; in virtual time grant() says when it is over
 LOG_TAIL = 64 * 1024
@@ -67,8 +66,7 @@ class Gang:
         self.raise_at, self.watchdog_s, self.say_time_out = raise_at, watchdog_s, say_time_out
         self.attempt, self.jobdir = 0, workdir.resolve() / job
         self._nursery, self._owns_nursery = nursery or Nursery(), nursery is None
-        self._members: list[Member] = []
-        self._limit = self._probes = 0
+        self._crew = Crew(self._nursery, [], 0, total_steps)
 
     def __enter__(self) -> Gang:
         return self
@@ -79,18 +77,19 @@ class Gang:
     # --- life
 
     def start(self, attempt: int, from_step: int | None) -> None:
-        """Spawn every rank, at this checkpoint (None: the seeded weights). Returns when all have met.
+        """Spawn every rank, at this checkpoint (None or 0: the seeded weights). Returns when all have met.
 
         AlreadyExists if this attempt or a newer one has begun; UserError if there is no such complete checkpoint.
         """
         if any(self.alive().values()):
             raise UserError(f"attempt {self.attempt} of {self.job} still runs: stop it before attempt {attempt} starts")
-        resume = self._resume(from_step)
+        first = from_step or 0
+        resume = self._resume(first)
         (self.jobdir / "logs").mkdir(parents=True, exist_ok=True)
-        layout.begin_attempt(self.jobdir, attempt, from_step or 0)
-        self.attempt, self._limit = attempt, from_step or 0
+        layout.begin_attempt(self.jobdir, attempt, first)
+        self.attempt, self._crew = attempt, Crew(self._nursery, [], first, self.total_steps)
         try:
-            self._spawn(resume, from_step or 0)
+            self._spawn(resume, first)
             self._meet()
         except BaseException:
             self.stop()
@@ -98,7 +97,7 @@ class Gang:
 
     def stop(self) -> None:
         """End every rank, also stopped ones. Exit codes and logs can still be read."""
-        self._end_by(signal.SIGKILL, [member for member in self._members if not member.gone])
+        self._crew.end(self._crew.living(), signal.SIGKILL)
         if self._owns_nursery:
             self._nursery.close()
 
@@ -110,75 +109,77 @@ class Gang:
         Returns at once when every rank is done, dead, stopped by us, or waits for one that is. Those that wait log
         the watchdog's text: in virtual time its minutes are over.
         """
-        self._limit = max(self._limit, min(self.step + steps, self.total_steps))
-        for member in self._members:
+        crew = self._crew
+        crew.granted = max(crew.granted, min(self.step + steps, self.total_steps))
+        for member in crew.members:
             member.waits.clear()
-            self._send_grant(member)
-        self._settle(timeout_s)
+            crew.grant(member)
+        crew.settle(timeout_s)
         if self.say_time_out:
             self.expire()
         return self.step
 
-    def checkpoint(self) -> None:
-        """Ask for a checkpoint after the next step that all finish."""
-        for member in self._members[:1]:  # rank 0 tells the others in the next all-reduce
-            if not member.gone:
-                member.lines.send("checkpoint")
+    def checkpoint(self, timeout_s: float = SETTLE_S) -> int:
+        """Save at the step boundary where the ranks are now; the step of the newest complete checkpoint, 0 if none.
+
+        A gang with a dead or hung rank cannot save, as in life: the answer is then an older step.
+        """
+        crew = self._crew
+        if crew.idle() and self.step and self.step not in {step for step, _ in self.checkpoints()}:
+            for member in crew.members:
+                member.lines.send("save")
+            self._await(lambda member: member.saved == member.step, crew.members, timeout_s)
+        return max((step for step, _ in self.checkpoints()), default=0)
 
     @property
     def step(self) -> int:
         """The step that every rank has finished."""
-        return min((member.step for member in self._members), default=0)
+        return min((member.step for member in self._crew.members), default=0)
 
     def heartbeats(self) -> dict[int, int]:
         """The last step each rank said it finished."""
-        return {member.rank: member.step for member in self._members}
+        return {member.rank: member.step for member in self._crew.members}
 
     # --- strikes
 
     def kill(self, ranks: Sequence[int]) -> None:
         """SIGKILL: they are dead when this returns; the others find out in their all-reduce, those in it at once."""
-        self._end_by(signal.SIGKILL, self._living(ranks))
-        self._settle(SETTLE_S)
+        self._crew.end(self._living(ranks), signal.SIGKILL)
+        self._crew.settle(SETTLE_S)
 
     def hang(self, ranks: Sequence[int]) -> None:
         """SIGSTOP: they have stopped when this returns; the others wait for them."""
-        for member in self._living(ranks):
-            self._signal(member, signal.SIGSTOP)
-            member.stopped = not member.gone
+        self._crew.freeze(self._living(ranks))
 
     def wake(self, ranks: Sequence[int]) -> None:
         """SIGCONT: they go on where they stopped, up to what has been granted; returns when they have."""
-        for member in self._living(ranks):
-            self._signal(member, signal.SIGCONT)
-            member.stopped = False
-            self._send_grant(member)
-        self._settle(SETTLE_S)
+        self._crew.thaw(self._living(ranks))
+        for member in self._crew.members:
+            self._crew.grant(member)
+        self._crew.settle(SETTLE_S)
 
     def expire(self, limit_ms: int = int(WATCHDOG_S * 1000), *, abort: bool = False) -> None:
         """The watchdog's time is over for ranks that wait for a stopped one: they log it once and, if asked, abort."""
-        stuck = [member for member in self._members if self._stuck(member)]
+        stuck = [member for member in self._crew.members if self._crew.stuck(member)]
         asked = [member for member in stuck if not member.has_expired() and member.lines.send(f"expire {limit_ms}")]
-        deadline = time.monotonic() + SETTLE_S
-        while time.monotonic() < deadline and not all(member.has_expired() or member.gone for member in asked):
-            self._hear(PROBE_S)
+        self._await(Member.has_expired, asked, SETTLE_S)
         if abort:
-            self._end_by(signal.SIGABRT, stuck)
+            self._crew.end(stuck, signal.SIGABRT)
 
     # --- looking
 
     def alive(self) -> dict[int, bool]:
         """A hung rank is alive. Dead ones are noticed here, too."""
-        self._hear(0)
-        return {member.rank: not member.gone for member in self._members}
+        self._crew.hear(0)
+        return {member.rank: not member.gone for member in self._crew.members}
 
     def exits(self) -> dict[int, int | None]:
         """None: still there. Negative: by that signal."""
-        self._hear(0)
-        return {member.rank: member.code for member in self._members}
+        self._crew.hear(0)
+        return {member.rank: member.code for member in self._crew.members}
 
     def pids(self) -> dict[int, int]:
-        return {member.rank: member.pid for member in self._members if not member.gone}
+        return {member.rank: member.pid for member in self._crew.members if not member.gone}
 
     def logs(self, rank: int, lines: int = 200) -> list[str]:
         """The tail of this attempt's log of this rank."""
@@ -213,7 +214,7 @@ class Gang:
             raise UserError(f"job {self.job} has no complete checkpoint yet")
         return saved[-1][0], load_state(self.jobdir / layout.saved_name(saved[-1]))
 
-    def _resume(self, from_step: int | None) -> str:
+    def _resume(self, from_step: int) -> str:
         """The directory to start from, read through once: a damaged one is refused before anything has begun."""
         if not from_step:
             return ""
@@ -229,7 +230,6 @@ class Gang:
         return name
 
     def _spawn(self, resume: str, from_step: int) -> None:
-        self._members = []
         token = secrets.token_hex(32)
         with socket.create_server(("127.0.0.1", 0), backlog=self.ranks + 8) as listener:
             for rank in range(self.ranks):
@@ -245,7 +245,7 @@ class Gang:
             except BaseException:
                 ours.close()
                 raise
-        self._members.append(Member(spec.rank, pid, Lines(ours), spec.from_step))
+        self._crew.members.append(Member(spec.rank, pid, Lines(ours), spec.from_step))
 
     def _spec(self, rank: int, resume: str, from_step: int, port: int, token: str) -> Spec:
         raise_at = self.raise_at[1] if self.raise_at and self.raise_at[0] == rank else 0
@@ -270,91 +270,21 @@ class Gang:
 
     def _meet(self) -> None:
         deadline = time.monotonic() + START_S
-        while not all(member.up or member.gone for member in self._members) and time.monotonic() < deadline:
-            self._hear(0.5)
-        for member in self._members:
-            if not member.up:
+        members = self._crew.members
+        while not all(m.up for m in members) and not any(m.gone for m in members) and time.monotonic() < deadline:
+            self._crew.hear(0.5)
+        for member in sorted(members, key=lambda member: not member.gone):  # a dead one explains more
+            if member.gone or not member.up:
                 tail = " / ".join(self.logs(member.rank, 3)) or "it said nothing"
                 raise SickbayError(f"rank {member.rank} of {self.job} did not come up: {tail}")
 
-    def _settle(self, timeout_s: float) -> None:
-        deadline, next_probe = time.monotonic() + timeout_s, 0.0
-        while running := [member for member in self._members if not self._settled(member)]:
-            now = time.monotonic()
-            if now >= deadline:
-                return
-            probing = any(member.stopped for member in self._members)
-            if probing and now >= next_probe:
-                self._probe(running)
-                next_probe = now + PROBE_S
-            self._hear(min(deadline - now, PROBE_S) if probing else deadline - now)
-
-    def _probe(self, members: list[Member]) -> None:
-        self._probes += 1
-        for member in members:
-            member.lines.send(f"probe {self._probes}")
-
-    def _settled(self, member: Member) -> bool:
-        """Nothing more will come from it. After its last step a rank saves and exits, which is worth waiting for."""
-        if member.gone or member.stopped:
-            return True
-        return self._limit <= member.step < self.total_steps or self._stuck(member)
-
-    def _stuck(self, member: Member) -> bool:
-        """It waits for a rank that we stopped, or for one that waits for such a rank."""
-        seen: set[int] = set()
-        while not (member.stopped or member.gone):
-            peer = member.waits_for()
-            if peer is None or peer < 0 or peer in seen:
-                return False
-            seen.add(peer)
-            member = self._members[peer]
-        return member.stopped and bool(seen)
-
-    def _hear(self, wait_s: float) -> None:
-        poll = select.poll()
-        talking = {member.lines.fileno(): member for member in self._members if not member.gone}
-        for descriptor in talking:
-            poll.register(descriptor, select.POLLIN)
-        for descriptor, _ in poll.poll(wait_s * 1000) if talking else ():
-            if not talking[descriptor].hear():
-                self._reap(talking[descriptor])
+    def _await(self, done: Callable[[Member], bool], members: list[Member], timeout_s: float) -> None:
+        """Until each has done it, or one is gone."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and not all(map(done, members)) and not any(m.gone for m in members):
+            self._crew.hear(0.05)
 
     def _living(self, ranks: Sequence[int]) -> list[Member]:
         if unknown := [rank for rank in ranks if not 0 <= rank < self.ranks]:
             raise UserError(f"job {self.job} has ranks 0 to {self.ranks - 1}, not {unknown}")
-        return [member for member in self._members if member.rank in ranks and not member.gone]
-
-    def _send_grant(self, member: Member) -> None:
-        if not (member.gone or member.stopped):
-            member.lines.send(f"grant {self._limit}")
-
-    def _signal(self, member: Member, number: signal.Signals) -> None:
-        if member.gone:
-            return
-        try:
-            code = self._nursery.signal(member.pid, number)
-        except SickbayError:
-            code = -signal.SIGKILL  # the forker is gone and took every rank with it
-        if code is not None:
-            member.end(code)
-
-    def _end_by(self, number: signal.Signals, members: list[Member]) -> None:
-        """All of them by this signal; stopped first, so that none dies of another's closed socket before its turn."""
-        for member in members:
-            if not member.stopped:
-                self._signal(member, signal.SIGSTOP)
-        for step in (number, signal.SIGCONT):
-            for member in members:
-                self._signal(member, step)
-        for member in members:
-            self._reap(member)
-
-    def _reap(self, member: Member) -> None:
-        if member.gone:
-            return
-        try:
-            code = self._nursery.reap(member.pid)
-        except SickbayError:
-            code = -signal.SIGKILL
-        member.end(code)
+        return [member for member in self._crew.living() if member.rank in ranks]

@@ -155,6 +155,7 @@ def read_marker(directory: Path) -> dict[str, Any]:
 def write_marker(jobdir: Path, saved: Saved, shards: dict[str, dict[str, object]]) -> None:
     """Only rank 0 calls this, after every rank has said that its shard is on disk."""
     refuse_if_fenced(jobdir, saved[1])
+    sync_directory(jobdir)  # the checkpoint's own directory entry, before the marker says that it is there
     marker = {"step": saved[0], "attempt": saved[1], "shards": shards}
     write_durably(jobdir / saved_name(saved) / MARKER, json.dumps(marker, sort_keys=True).encode())
 

@@ -33,19 +33,25 @@ def say(line: str) -> None:
 class Leash:
     def __init__(self, lines: Lines, rank: int, granted: int) -> None:
         self.lines, self.rank, self.granted = lines, rank, granted
-        self.checkpoint_asked = False
+        self.save_asked = False
 
     def beat(self, step: int) -> None:
         """The heartbeat: this rank has finished this step, and what belongs to it is on disk."""
         if not self.lines.send(f"step {step}"):
             os._exit(ORPHANED)
 
-    def wait_for_grant(self, step: int) -> None:
+    def may_go_on(self, step: int) -> bool:
+        """Wait at this step boundary until a next step is granted; False when a checkpoint is wanted here first."""
         poll = select.poll()
         poll.register(self.lines, select.POLLIN)
-        while step >= self.granted:
+        while step >= self.granted and not self.save_asked:
             poll.poll()
             self.serve(None)
+        asked, self.save_asked = self.save_asked, False
+        return not asked
+
+    def saved(self, step: int) -> None:
+        self.lines.send(f"saved {step}")
 
     def serve(self, waiting: Waiting | None) -> None:
         """Read what the Gang says and do it. Call when the line is readable."""
@@ -59,10 +65,10 @@ class Leash:
         match words:
             case ["grant", limit]:
                 self.granted = max(self.granted, int(limit))
-            case ["checkpoint"]:
-                self.checkpoint_asked = True
-            case ["probe", number] if waiting:
-                self.lines.send(f"waiting {number} {waiting.peer}")
+            case ["save"]:
+                self.save_asked = True
+            case ["probe"] if waiting:
+                self.lines.send(f"waiting {waiting.peer}")
             case ["expire", limit_ms] if waiting:
                 self.watchdog(waiting, int(limit_ms), int(limit_ms) + 1 + self.rank)
                 self.lines.send("expired")

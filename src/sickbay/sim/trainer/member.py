@@ -15,6 +15,7 @@ class Member:
         self.stopped = False  # by us, with SIGSTOP
         self.gone = False
         self.code: int | None = None
+        self.saved = -1  # step it was asked to save, when that is on disk
         self.waits: list[int] = []  # the peer it named in the newest probes, no step in between
         self.expired_at = -1  # step at which the watchdog last spoke
 
@@ -32,8 +33,10 @@ class Member:
             case ["step", step]:
                 self.step = int(step)
                 self.waits.clear()
-            case ["waiting", _, peer]:
+            case ["waiting", peer]:
                 self.waits = [*self.waits[-1:], int(peer)]
+            case ["saved", step]:
+                self.saved = int(step)
             case ["expired"]:
                 self.expired_at = self.step
 

@@ -14,12 +14,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import sickbay
-from sickbay.errors import SickbayError
+from sickbay.errors import SickbayError, UserError
 from sickbay.sim.trainer.spec import Spec
 
 START_S = 60.0
@@ -55,18 +56,20 @@ class Nursery:
         self.close()
 
     def fork(self, spec: Spec, fds: Sequence[int]) -> int:
-        pid = self._ask({"do": "fork", "spec": spec.to_json()}, fds)["pid"]
-        return int(pid)
+        with self._lock:
+            if not self._control:
+                self._open()
+            return int(self._ask({"do": "fork", "spec": spec.to_json()}, fds)["pid"])
 
     def signal(self, pid: int, number: signal.Signals) -> int | None:
         """After SIGSTOP it has stopped. The exit code, should it have ended just before, else None."""
-        code = self._ask({"do": "signal", "pid": pid, "signal": int(number)})["code"]
-        return None if code is None else int(code)
+        with self._lock:
+            return _code(self._ask({"do": "signal", "pid": pid, "signal": int(number)}))
 
     def reap(self, pid: int, within_s: float = REAP_S) -> int | None:
-        """How it ended (negative: by that signal); None if it has not, or was reaped before."""
-        code = self._ask({"do": "reap", "pid": pid, "within_s": within_s})["code"]
-        return None if code is None else int(code)
+        """How it ended (negative: by that signal); None if it has not within this time."""
+        with self._lock:
+            return _code(self._ask({"do": "reap", "pid": pid, "within_s": within_s}))
 
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
@@ -74,49 +77,51 @@ class Nursery:
     def close(self) -> None:
         """The forker kills what still lives and ends; nothing is left behind."""
         with self._lock:
-            if self._control:
-                self._control.close()
-            if self._process:
-                _end(self._process)
-            self._control = self._process = None
-            self._asked = 0
+            self._close()
+
+    def _close(self) -> None:
+        if self._control:
+            self._control.close()
+        if self._process:
+            _end(self._process)
+        self._control, self._process, self._asked = None, None, 0
 
     def _ask(self, request: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
-        with self._lock:
-            control = self._control or self._open()
-            self._asked += 1
-            try:
-                socket.send_fds(control, [json.dumps({**request, "n": self._asked}).encode() + b"\n"], list(fds))
-                return _read_answer(control, self._asked)
-            except OSError as error:
-                raise SickbayError(
-                    f"the process that forks trainer ranks is gone ({error}); start the gang again"
-                ) from None
+        if not self._control:
+            raise SickbayError("the process that forks trainer ranks is closed, and its ranks are gone with it")
+        self._asked += 1
+        line = json.dumps({**request, "n": self._asked}).encode() + b"\n"
+        try:
+            socket.send_fds(self._control, [line], list(fds))
+            return _read_answer(self._control, self._asked)
+        except OSError as error:
+            self._close()
+            raise SickbayError(f"the process that forks trainer ranks died ({error}); start the gang again") from None
 
-    def _open(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
+    def _open(self) -> None:
+        if find_spec("numpy") is None:
+            raise UserError("the trainer needs numpy: install the extra sickbay[demo]")
+        self._control, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "sickbay.sim.trainer.forker", str(theirs.fileno())]
-            # Its own session: Ctrl-C in the terminal is for the starter, which then stops the ranks in order.
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", "sickbay.sim.trainer.forker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for the starter, which then stops the ranks in order
             )
-        self._control = ours
-        ours.settimeout(START_S)
+        self._control.settimeout(START_S)
         try:
-            _read_answer(ours, 0)
+            _read_answer(self._control, 0)
         except OSError:
-            ours.close()
-            _end(self._process)
-            self._control = self._process = None
-            raise SickbayError(
-                "trainer ranks cannot start: see the error above; if numpy is missing, install the extra sickbay[demo]"
-            ) from None
-        return ours
+            self._close()
+            raise SickbayError("the process that forks trainer ranks did not start; its error is above") from None
+
+
+def _code(answer: dict[str, Any]) -> int | None:
+    if "unknown" in answer:
+        raise SickbayError("this rank belonged to an earlier forker and is gone with it")
+    return None if answer["code"] is None else int(answer["code"])
 
 
 def _environment() -> dict[str, str]:

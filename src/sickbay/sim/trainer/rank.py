@@ -42,15 +42,14 @@ def _first_state(spec: Spec) -> mlp.State:
 
 def _train(spec: Spec, state: mlp.State, star: Star, leash: Leash) -> None:
     for step in range(spec.from_step + 1, spec.total_steps + 1):
-        leash.wait_for_grant(step - 1)
+        while not leash.may_go_on(step - 1):
+            _save(spec, state, star, step - 1)
+            leash.saved(step - 1)
         loss, gradient = _work(spec, state, step)
-        # Only rank 0's wish counts and all hear it in the same all-reduce: so all save after the same step.
-        mean, asked = star.all_reduce(gradient, leash.checkpoint_asked)
-        state.apply(mean)
-        if asked or step % spec.checkpoint_every == 0 or step == spec.total_steps:
+        state.apply(star.all_reduce(gradient))
+        if step % spec.checkpoint_every == 0 or step == spec.total_steps:
             say(f"[rank{spec.rank}]: step {step}/{spec.total_steps} loss {loss:.6f}")
             _save(spec, state, star, step)
-            leash.checkpoint_asked = False
         leash.beat(step)
 
 

@@ -23,7 +23,7 @@ from sickbay.sim.trainer.leash import Leash, Waiting
 from sickbay.sim.trainer.mlp import Array
 from sickbay.sim.trainer.spec import Spec
 
-HEADER = struct.Struct("<4sIIB")  # kind, sequence number, length of what follows, flag
+HEADER = struct.Struct("<4sII")  # kind, sequence number, length of what follows
 HELLO = struct.Struct("<64sI")  # token, rank
 LARGEST = 1 << 26
 HELLO_S = 5.0  # a stranger on the port may hold up the meeting for so long at most
@@ -70,33 +70,32 @@ class Star:
 
     # --- collectives
 
-    def all_reduce(self, vector: Array, flag: bool) -> tuple[Array, bool]:
-        """The mean over all ranks, and rank 0's flag: the same answer on every rank."""
+    def all_reduce(self, vector: Array) -> Array:
+        """The mean over all ranks: the same bits on every rank."""
         self.seq += 1
         if self.spec.rank:
-            self._send(0, b"GRAD", vector.tobytes(), flag, vector.size)
-            data, flag = self._receive(0, b"MEAN", vector.size)
-            return np.frombuffer(data), flag
+            self._send(0, b"GRAD", vector.tobytes(), vector.size)
+            return np.frombuffer(self._receive(0, b"MEAN", vector.size))
         total = vector.copy()
         for peer in range(1, self.spec.ranks):
-            total += np.frombuffer(self._receive(peer, b"GRAD", vector.size)[0])
+            total += np.frombuffer(self._receive(peer, b"GRAD", vector.size))
         total /= self.spec.ranks
         for peer in range(1, self.spec.ranks):
-            self._send(peer, b"MEAN", total.tobytes(), flag, vector.size)
-        return total, flag
+            self._send(peer, b"MEAN", total.tobytes(), vector.size)
+        return total
 
     def collect(self, mine: dict[str, object]) -> list[dict[str, object]]:
         """Rank 0 gets what every rank said, in rank order; the others get an empty list and go on."""
         self.seq += 1
         if self.spec.rank:
-            self._send(0, b"SAVE", json.dumps(mine).encode(), False, 1)
+            self._send(0, b"SAVE", json.dumps(mine).encode(), 1)
             return []
-        return [mine, *(json.loads(self._receive(peer, b"SAVE", 1)[0]) for peer in range(1, self.spec.ranks))]
+        return [mine, *(json.loads(self._receive(peer, b"SAVE", 1)) for peer in range(1, self.spec.ranks))]
 
     # --- frames
 
-    def _send(self, peer: int, kind: bytes, data: bytes, flag: bool, numel: int) -> None:
-        left = memoryview(HEADER.pack(kind, self.seq, len(data), flag) + data)
+    def _send(self, peer: int, kind: bytes, data: bytes, numel: int) -> None:
+        left = memoryview(HEADER.pack(kind, self.seq, len(data)) + data)
         sock = self._peers[peer]
         while left:
             try:
@@ -106,14 +105,14 @@ class Star:
             except OSError:
                 return  # the peer is gone: we notice when we next wait for it, always at the same place
 
-    def _receive(self, peer: int, kind: bytes, numel: int) -> tuple[bytes, bool]:
+    def _receive(self, peer: int, kind: bytes, numel: int) -> bytes:
         waiting = self._waiting(peer, kind, numel)
-        got, seq, length, flag = HEADER.unpack(self._exactly(peer, HEADER.size, waiting))
+        got, seq, length = HEADER.unpack(self._exactly(peer, HEADER.size, waiting))
         if (got, seq) != (kind, self.seq) or length > LARGEST:
             raise RuntimeError(
                 f"rank {peer} sent {got!r} number {seq}, expected {kind!r} number {self.seq}: out of step"
             )
-        return self._exactly(peer, length, waiting), bool(flag)
+        return self._exactly(peer, length, waiting)
 
     def _exactly(self, peer: int, size: int, waiting: Waiting) -> bytes:
         sock, parts = self._peers[peer], b""
