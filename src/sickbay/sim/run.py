@@ -45,21 +45,22 @@ class Brain:
     def __init__(self, name: str, make: Callable[[], Controller], world: World) -> None:
         self.name, self._make, self._world = name, make, world
         self.controller: Controller | None = None
+        self._standby: Controller | None = None
         self.next_turn = world.now
 
     def start(self) -> bool:
-        controller = self._make()
-        if not controller.start():
+        self._standby = self._standby or self._make()
+        if not self._standby.start():
             self.next_turn = self._world.now + STANDBY_S
             return False
-        self.controller, self.next_turn = controller, self._world.now
+        self.controller, self._standby, self.next_turn = self._standby, None, self._world.now
         return True
 
     def crash(self) -> None:
         """Gone without a word: nothing is released, nothing is finished."""
         if self.controller is not None:
             self.controller.abandon()
-        self.controller = None
+        self.controller = self._standby = None
         self.next_turn = float("inf")
 
     def turn(self) -> None:
@@ -127,7 +128,7 @@ class SimRun:
             if brain is not None and turn <= soonest:
                 world.run_until(turn)
                 brain.turn()
-                for hook in self.on_turn:
+                for hook in self.on_turn if brain.controller else ():
                     hook()
             else:
                 world.run_until(soonest)

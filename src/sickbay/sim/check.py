@@ -1,0 +1,261 @@
+"""Seeded proof: a storm of sick hardware, lying doors, crashes, rivals and people; then calm; judged by the world's truth.
+
+`check_seeds` is behind `sickbay sim check`; a violation prints the command that replays it. Same seed, same trace.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from random import Random
+
+from sickbay.errors import AlreadyExists
+from sickbay.model import Case, Command, Pause, Phase
+from sickbay.settings import JobPolicy, Limit, Policy, Settings
+from sickbay.sim.checkers import Judge
+from sickbay.sim.jobs import JobSpec
+from sickbay.sim.run import Brain, SimRun
+from sickbay.sim.swarm import Crash, Lock, Mood, SwarmClock, SwarmLeader, SwarmPlatform, SwarmStore, pick
+from sickbay.sim.world import World
+from sickbay.stores.memory import MemoryStore
+
+STORM_S = 8 * 3600.0
+CALM_S = 60 * 3600.0
+KINDS = (
+    "gpu_lost_79", "gpu_lost_silent", "ecc_uncontained_95", "ecc_dbe_48", "ecc_contained_94", "row_remap_pending_63",
+    "row_remap_failed_64", "sram", "gsp_119", "nvlink_74", "degrading", "load_only", "driver_hung", "dcgm_dead",
+    "app_fault_13_31", "host_crash", "user_bug", "unexplained_job_failure", "job_hang",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    seed: int
+    violations: tuple[str, ...]
+    digest: str
+    cases: int
+    crashes: int
+
+
+class Trial:
+    """One seed: a small fleet, two gangs, two controllers, and everything that can go wrong with them."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = Random(f"trial/{seed}")
+        self.world = World(
+            seed, 14, rack_size=4, silent_failure=self.rng.choice((0.0, 0.1, 0.3)),
+            reboot_hangs=self.rng.choice((0.0, 0.1)), part_returns=self.rng.choice((0.0, 0.5)), stock=40,
+        )  # fmt: skip
+        self.mood = Mood(pick(Random(f"swarm/{seed}")), Random(f"mood/{seed}"))
+        self.clock = SwarmClock(self.world, self.mood)
+        lock = Lock(self.world, self.mood)
+        self.run = SimRun(
+            self.world, self._settings(), store=SwarmStore(MemoryStore(), self.mood), clock=self.clock,
+            wrap=lambda door: SwarmPlatform(door, self.mood, self.world), leader=lambda: SwarmLeader(lock),
+        )  # fmt: skip
+        self.lock = lock
+        self.judge = Judge(self.run)
+        self.crashes = 0
+        self._orders = 0
+
+    def _settings(self) -> Settings:
+        rng = self.rng
+        policy = Policy(
+            max_verb="REPLACE", approval=("REPLACE",) if rng.random() < 0.5 else (),
+            max_out=Limit(percent=rng.choice((15.0, 30.0, 60.0)), at_least=2),
+            max_out_fleet=Limit(percent=60.0, at_least=2), max_out_rack=Limit(percent=75.0, at_least=1),
+            at_once=Limit(percent=20.0, at_least=1), breaker_failures=rng.choice((3, 1000)), quiet_s=7200.0,
+            waiting_s=rng.choice((3600.0, 86_400.0)), hold_s=43_200.0,
+        )  # fmt: skip
+        return Settings(policy=policy, jobs=JobPolicy(barren_limit=rng.choice((2, 3))))
+
+    def play(self) -> Verdict:
+        world = self.world
+        self._submit()
+        for name in ("a", "b")[: self.rng.choice((1, 2))]:
+            self.run.add_brain(name)
+        self._guard_brains()
+        storm = world.now + STORM_S
+        self._plan_storm(storm)
+        self._pass(storm)
+        self._calm()
+        self._pass(storm + CALM_S)
+        self.judge.conclude()
+        archived = list(self.run.store.history(Case, limit=10_000))
+        return Verdict(self.seed, tuple(self.judge.violations), world.digest(), len(archived), self.crashes)
+
+    def _submit(self) -> None:
+        names = sorted(self.world.nodes)
+        bug = self.rng.choice((-1, -1, 700))
+        self.world.submit(JobSpec("llama", tuple(names[:4]), checkpoint_every=60, total_steps=40_000))
+        self.world.submit(JobSpec("mixtral", tuple(names[4:8]), checkpoint_every=90, bug_at_step=bug))
+
+    def _pass(self, until: float) -> None:
+        """As SimRun.run_until, with processes that may die on any line."""
+        self.run.run_until(until)
+
+    def _guard_brains(self) -> None:
+        for brain in self.run.brains:
+            brain.turn = self._survivor(brain, brain.turn)  # type: ignore[method-assign]
+        self.run.on_turn.append(self.judge.look)
+
+    def _survivor(self, brain: Brain, turn: Callable[[], None]) -> Callable[[], None]:
+        def guarded() -> None:
+            self.clock.maybe_jump()
+            if brain.controller is not None and self.mood.strikes(self.mood.swarm.pause / 10):
+                brain.next_turn = self.world.now + self.mood.rng.uniform(30.0, 1200.0)  # stopped, then goes on
+                return
+            try:
+                turn()
+            except Crash:
+                self._die(brain)
+
+        return guarded
+
+    def _die(self, brain: Brain) -> None:
+        self.crashes += 1
+        brain.crash()
+        self.lock.holder = None
+        brain.next_turn = self.world.now + self.mood.rng.uniform(5.0, 400.0)
+
+    # -- the storm
+
+    def _plan_storm(self, until: float) -> None:
+        rng, world = self.rng, self.world
+        kinds = [k for k in KINDS if rng.random() < 0.5] or ["gpu_lost_79"]
+        names = sorted(world.nodes)
+        for _ in range(rng.randint(4, 16)):
+            kind, name, gpu = rng.choice(kinds), rng.choice(names), rng.randrange(8)
+            world.at(rng.uniform(world.now + 60, until), lambda k=kind, n=name, g=gpu: self._strike(k, n, g))
+        for act in [a for a in self._acts() if rng.random() < 0.5]:
+            for _ in range(rng.randint(1, 4)):
+                world.at(rng.uniform(world.now + 600, until), act)
+        if self.run.settings.policy.approval:
+            world.after(900.0, self._approve)
+
+    def _strike(self, kind: str, name: str, gpu: int) -> None:
+        node = self.world.nodes[name]
+        if node.present and node.ready:
+            self.world.strike(kind, name, gpu)
+
+    def _acts(self) -> Iterator[Callable[[], None]]:
+        yield self._uncordon
+        yield lambda: self._on_node(self.world.people.cordon)
+        yield lambda: self._on_node(self.world.people.delete_object)
+        yield lambda: self._on_node(lambda n: self.world.people.terminate(n, successor_after_s=1800.0))
+        yield lambda: self._say("abort")
+        yield lambda: self._say("hold")
+        yield lambda: self._say("retry")
+        yield lambda: self._say("examine")
+        yield self._pause
+
+    def _on_node(self, act: Callable[[str], None]) -> None:
+        names = [n.name for n in self.world.nodes.values() if n.present]
+        if names:
+            act(self.rng.choice(sorted(names)))
+
+    def _uncordon(self) -> None:
+        closed = sorted(n.name for n in self.world.nodes.values() if n.present and n.cordoned)
+        if closed:
+            self.world.people.uncordon(self.rng.choice(closed))
+
+    def _say(self, verb: str, case: Case | None = None) -> None:
+        cases = sorted((c.value for c in self.run.store.list(Case)), key=lambda c: c.id)
+        if case is None and cases:
+            case = self.rng.choice(cases)
+        if case is not None:
+            self._orders += 1
+            command = Command(f"order-{self._orders}", verb, case.id, "alice", f"storm {verb}", self.world.now)
+            self._post(command)
+
+    def _post(self, value: Command | Pause) -> None:
+        """People write to the store itself; their process does not crash with ours."""
+        swarm, self.mood.swarm = self.mood.swarm, type(self.mood.swarm)()
+        try:
+            self.run.store.create(value)
+        except AlreadyExists:
+            pass
+        finally:
+            self.mood.swarm = swarm
+
+    def _pause(self) -> None:
+        self._post(
+            Pause("fleet", "alice", "change freeze", self.world.now, self.world.now + 3000.0 + self.clock.offset)
+        )
+        self.world.after(3000.0, lambda: self.run.store.delete(Pause, "fleet"))
+
+    def _approve(self) -> None:
+        for stored in self.run.store.list(Case):
+            case = stored.value
+            if case.phase is Phase.QUEUED and "approve" in case.refusal:
+                self._orders += 1
+                self._post(
+                    Command(
+                        f"order-{self._orders}", "approve", case.id, "alice", "go", self.world.now, {"verb": "REPLACE"}
+                    )
+                )
+        self.world.after(900.0, self._approve)
+
+    # -- the calm
+
+    def _calm(self) -> None:
+        """Nothing misbehaves any more; people release what they held."""
+        self.mood.calm()
+        self.clock.offset = 0.0
+        self.world.silent_failure = dict.fromkeys(self.world.silent_failure, 0.0)
+        self.world.reboot_hangs = 0.0
+        self.run.store.delete(Pause, "fleet")
+        for brain in self.run.brains:
+            brain.next_turn = min(brain.next_turn, self.world.now + 60.0)
+        for stored in self.run.store.list(Case):
+            if stored.value.held:
+                self._say("unhold", stored.value)
+
+
+def play(seed: int) -> Verdict:
+    """One seed, judged. An exception in the brain is a violation too."""
+    trial = Trial(seed)
+    try:
+        return trial.play()
+    except Exception as error:  # whatever it is, the seed that shows it is the answer
+        import traceback
+
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        words = f"{type(error).__name__}: {error} ({where.filename.rpartition('/')[2]}:{where.lineno} {where.name})"
+        return Verdict(seed, (*trial.judge.violations, words), "", 0, trial.crashes)
+
+
+def verdicts(first: int, count: int, processes: int) -> Iterator[Verdict]:
+    seeds = range(first, first + count)
+    if processes <= 1:
+        yield from map(play, seeds)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(play, seeds, chunksize=4)
+
+
+def check_seeds(first: int, count: int, processes: int) -> int:
+    """Play the seeds, print what broke and how to see it again; 0 if nothing did."""
+    began, told, bad, cases, crashes = time.monotonic(), time.monotonic(), 0, 0, 0
+    for n, verdict in enumerate(verdicts(first, count, processes), 1):
+        cases, crashes = cases + verdict.cases, crashes + verdict.crashes
+        if verdict.violations:
+            bad += 1
+            print(f"seed {verdict.seed}: {verdict.violations[0]}" + _more(verdict))
+            print(f"  replay: sickbay sim check --first {verdict.seed} --seeds 1")
+        if time.monotonic() - told > 2.0:
+            told = time.monotonic()
+            print(f"\r{n}/{count} seeds, {bad} bad", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    took = time.monotonic() - began
+    print(f"{count} seeds, {bad} bad, {cases} cases ended, {crashes} crashes survived, {took:.1f} s")
+    return 1 if bad else 0
+
+
+def _more(verdict: Verdict) -> str:
+    rest = len(verdict.violations) - 1
+    return f" (and {rest} more)" if rest else ""
