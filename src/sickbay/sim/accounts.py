@@ -41,6 +41,15 @@ def _surviving(job: SimJob, now: float) -> int:
     return (newest.step if newest else first) - first
 
 
+def _productive_steps(job: SimJob, surviving: int) -> int:
+    """Surviving steps of attempts that the user's own code did not end, each counted once."""
+    steps, ceiling = 0, job.spec.first_step + surviving
+    for attempt in reversed(job.attempts):
+        steps += 0 if attempt.user_code else max(0, ceiling - attempt.from_step)
+        ceiling = min(ceiling, attempt.from_step)
+    return steps
+
+
 def job_account(job: SimJob, now: float, gpus_per_node: int = 8) -> JobAccount:
     job.settle(now)
     end = _until(job, now)
@@ -49,10 +58,10 @@ def job_account(job: SimJob, now: float, gpus_per_node: int = 8) -> JobAccount:
         took = (end if attempt.ended is None else attempt.ended) - attempt.started
         running += took
         user += took if attempt.user_code else 0.0
-    wall = max(0.0, end - job.submitted - user)
+    wall = max(0.0, end - job.submitted - user - job.excused_s)
     surviving = _surviving(job, now)
-    productive = min(surviving * job.spec.step_s, wall)
-    queued = max(0.0, end - job.submitted - running)
+    productive = min(_productive_steps(job, surviving) * job.spec.step_s, wall)
+    queued = max(0.0, end - job.submitted - running - job.excused_s)
     lost_h = (wall - productive) / 3600 * len(job.nodes) * gpus_per_node
     interruptions = sum(a.ended is not None and a.end != "completed" and not a.user_code for a in job.attempts)
     return JobAccount(

@@ -1,7 +1,7 @@
 """The agents of all simulated nodes: judge kernel lines at once, run nvidia-smi every cycle, keep what they found.
 
 What a host prints is a pure function of its truth, so a cycle on a host whose truth has not changed would repeat the
-last answer word for word. Such cycles are not run: that is what makes 2,048 nodes x 54 days cheap. The heartbeat goes on.
+last answer word for word. Such cycles are not run, which makes 2,048 nodes x 54 days cheap. The heartbeat goes on.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ class Gangs:
     def __init__(self, world: World) -> None:
         self.world = world
         self.restarts: dict[str, str] = {}  # key of a delivered RESTART_JOB -> what came of it
+        self.stops: dict[str, str] = {}  # key of a delivered STOP_JOB -> what came of it
 
     def submit(self, spec: JobSpec, engine: RealEngine | None = None) -> SimJob:
         world = self.world
@@ -154,7 +155,7 @@ class Gangs:
             life = job.life
             world.after(job.spec.requeue_s, lambda: self._requeue(job, life))
 
-    def _requeue(self, job: SimJob, life: int) -> None:
+    def _requeue(self, job: SimJob, life: int, *, again: bool = True) -> None:
         """A platform's own scheduler: same size, whatever nodes look open, newest checkpoint. For comparisons."""
         world = self.world
         if job.life != life or job.live:
@@ -163,11 +164,24 @@ class Gangs:
         want = [name for name in job.nodes if name in set(free)]
         want += [name for name in free if name not in set(want)]
         if len(want) < len(job.nodes):
-            world.after(60.0, lambda: self._requeue(job, life))
+            if again:
+                world.after(60.0, lambda: self._requeue(job, life))
             return
         newest = job.newest_checkpoint()
         step = newest.step if newest else job.spec.first_step
         self._place(job, job.attempt + 1, step, tuple(want[: len(job.nodes)]), by="scheduler")
+
+    def resubmit(self, job: SimJob) -> bool:
+        """Its owner starts it again on whatever looks open; the time since an ending by the user's own code is the
+        owner's. False while there is no room."""
+        last, life = job.attempts[-1], job.life
+        ended = last.ended if last.ended is not None else self.world.now
+        self._requeue(job, life, again=False)
+        if job.life == life:
+            return False
+        if last.user_code:
+            job.excused_s += self.world.now - ended
+        return True
 
     # -- what the platform asks ---------------------------------------------------------------------------------------
 
@@ -201,7 +215,7 @@ class Gangs:
         self.world.note("saved", "", job=job.id, step=step)
         self.world.touch_job(job)
 
-    def refusal(self, job: SimJob, nodes: tuple[str, ...]) -> str:
+    def refusal(self, job: SimJob, nodes: tuple[str, ...], from_step: int) -> str:
         """Why this gang cannot be started on these nodes now; "" if it can.
 
         Checkpoints are fenced by attempt number: a rank of an earlier attempt that is stuck on a node which carries our
@@ -210,6 +224,8 @@ class Gangs:
         world = self.world
         if job.live:
             return f"attempt {job.attempt} of {job.id} still lives"
+        if from_step != job.spec.first_step and all(c.step != from_step for c in job.checkpoints):
+            return f"{job.id} has no complete checkpoint at step {from_step}"
         loose = [n.name for n in world.nodes.values() if job.id in n.stuck and not n.mark]
         if loose:
             return f"ranks of an earlier attempt live on {', '.join(loose)}, which carries no mark of ours"

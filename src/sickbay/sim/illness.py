@@ -129,12 +129,23 @@ class Illness:
             if ailment.dormant and ailment.effect != "corrupt_quietly":
                 delay = rng.expovariate(1 / ailment.relapse_s) if ailment.relapse_s > 0 else 1.0
                 self.world.after(delay, lambda a=ailment, b=boot, j=job: self._relapse(node, a, b, j))  # type: ignore[misc]
-            elif ailment.effect in ("kill", "hang", "stuck", "slow", "corrupt", "corrupt_quietly"):
+            elif ailment.effect in ("slow", "corrupt_quietly"):
                 self.world.gangs.struck(node, ailment)
+            elif ailment.effect != "none":
+                delay = rng.uniform(1.0, 60.0)
+                self.world.after(delay, lambda a=ailment, b=boot, j=job: self._hit_again(node, a, b, j))  # type: ignore[misc]
+
+    def _still(self, node: SimNode, ailment: Ailment, boot: str, job: str) -> bool:
+        present = any(a is ailment for _, a in node.all_ailments())
+        return present and node.boot_id == boot and node.job == job and node.up
+
+    def _hit_again(self, node: SimNode, ailment: Ailment, boot: str, job: str) -> None:
+        """Work was put on a node that is visibly sick: the same lines, the same harm."""
+        if self._still(node, ailment, boot, job) and not ailment.dormant:
+            self._show(node, ailment, ailment.kind.lines)
 
     def _relapse(self, node: SimNode, ailment: Ailment, boot: str, job: str) -> None:
-        present = any(a is ailment for _, a in node.all_ailments())
-        if not present or not ailment.dormant or node.boot_id != boot or node.job != job or not node.up:
+        if not ailment.dormant or not self._still(node, ailment, boot, job):
             return
         ailment.dormant = False
         self.world.note("relapse", node.name, what=ailment.kind.name)
@@ -170,4 +181,6 @@ class Illness:
 
 
 # Signs that nvidia-smi prints in a field of its own and that mean a fault, not a counter.
-HARD_SIGNS = frozenset({"lost", "remap_failed", "remap_pending", "sram_threshold", "recovery", "hung", "down"})
+HARD_SIGNS = frozenset(
+    {"lost", "remap_failed", "remap_pending", "sram_threshold", "recovery", "hung", "down", "dram_uncorrectable", "slowdown"}
+)

@@ -1,7 +1,7 @@
 """Virtual gang jobs: attempts, ranks, hangs, exits, checkpoints, and what of their work survives. The World runs them.
 
 The same job can be run by real processes: give it an `engine` (sim/trainer builds one). Virtual time then says when
-steps are earned and the engine does them; who dies, and when, is decided here: the virtual trace is the same either way.
+steps are earned and the engine does them; who dies, and when, is decided here: the trace is the same either way.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class SimJob:
     engine: RealEngine | None = None
     granted: int = 0
     told_step: int = -1
+    excused_s: float = 0.0  # not eligible to run: its owner was mending it, or somebody had suspended it
 
     @property
     def id(self) -> str:

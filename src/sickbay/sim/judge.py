@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sickbay.catalog import Catalog, load
 from sickbay.checks import dcgm_diag
@@ -24,6 +25,35 @@ def examine(
     return checks_run.run(
         host, names, catalog(), answers=answers, expected_gpus=expected_gpus, at=at, cursor=cursor, sequence=sequence
     )
+
+
+_well: dict[tuple[object, ...], list[Finding]] = {}
+WELL_KEPT = 256
+
+
+def examine_well(
+    host: Host, names: Sequence[str], shape: tuple[object, ...], *, at: float, expected_gpus: int,
+    sequence: Iterator[int], answers: str,
+) -> list[Finding]:  # fmt: skip
+    """As `examine`, of a host that has no ailment at all. Such hosts of one shape print the same but for names and
+    serials, and the checks find nothing in either: so the first is really read and the others repeat its answer.
+    2,048 hosts are examined at every stop of a job that runs on all of them."""
+    key = (*names, expected_gpus, *shape)
+    known = _well.get(key)
+    if known is None:
+        found = examine(host, names, at=at, expected_gpus=expected_gpus, sequence=sequence, answers=answers)
+        if len(_well) < WELL_KEPT and all(_says_nothing(f) for f in found):
+            _well[key] = found
+        return found
+    boot, place = host.boot_id(), Place(host.name)
+    return [
+        replace(f, id=f"{boot}/{next(sequence)}", place=place, boot_id=boot, at=at, answers=answers) for f in known
+    ]
+
+
+def _says_nothing(finding: Finding) -> bool:
+    quiet = finding.status is Status.OK and not finding.code and not finding.evidence
+    return quiet and not finding.place.device and not finding.part and not finding.traits
 
 
 def instruments(host: Host, *, at: float, sequence: Iterator[int]) -> list[Finding]:

@@ -76,6 +76,19 @@ class People:
             world.shelf.put(node.gpus)
             world.treatments.new_instance(node)
 
+    def silence_agent(self, name: str, for_s: float = float("inf")) -> None:
+        """The agent of this node stops reporting; the node itself is well."""
+        node, world = self.world.nodes[name], self.world
+        world.agents.silence(node)
+        world.note("person", name, act="silence-agent", by="-")
+        if for_s != float("inf"):
+            boot = node.boot_id
+            world.after(for_s, lambda: world.agents.wake(node, boot))
+
+    def return_part(self, serial: str) -> None:
+        """The next replacement brings this part back, if it is on the shelf by then."""
+        self.world.shelf.owed.append(serial)
+
     def preempt(self, job_id: str, by: str = "scheduler") -> None:
         """Somebody else stops a job: not a failure."""
         job = self.world.jobs[job_id]
@@ -100,6 +113,8 @@ class People:
             if node.job:
                 world.gangs.node_lost(node)
             node.driver = driver
+            for gpu in node.gpus:  # what the old driver did is gone with it
+                gpu.ailments = [a for a in gpu.ailments if a.kind.name != "nvlink_down_after_boot"]
             world.treatments.boot(node)
             if rng.random() < bad_share:
                 world.strike("nvlink_down_after_boot", name)

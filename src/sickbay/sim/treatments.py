@@ -74,7 +74,7 @@ class Treatments:
 
     def _end(self, treatment: Treatment) -> None:
         node = self.world.nodes[treatment.node]
-        if node.instance != treatment.instance:
+        if node.instance != treatment.instance or (node.gone and treatment.verb is not Verb.REPLACE):
             return self._close(node, treatment, "failed", "the instance went away")
         if treatment.verb is Verb.RESET_GPU:
             return self._reset(node, treatment)
@@ -142,8 +142,8 @@ class Treatments:
         world = self.world
         old = node.instance
         node.treating = ""
-        world.remove_object(node, gone=True)
-        world.flush()
+        if node.present:
+            world.remove_object(node, gone=True)
         world.shelf.put(node.gpus)
         self.new_instance(node)
         self._close(node, treatment, "done", f"{old} is gone; its successor is {node.instance}")

@@ -29,6 +29,7 @@ from sickbay.model import (
     Progress,
     Retry,
     Started,
+    Status,
     Unguarded,
     Verb,
 )
@@ -143,7 +144,9 @@ class SimulatedPlatform:
             return Failed(f"{node.name} carries the mark of {node.mark}")
         if not (node.mark == case and node.closed):
             node.mark, node.closed = case, True
-            self.world.note("cordon", node.name, case=case, others=",".join(node.others) or "-")
+            sick, gate = not self.world.truly_healthy(node.name), node.gate
+            held = ",".join(node.others) or "-"
+            self.world.note("cordon", node.name, case=case, others=held, sick=sick, gate=gate)
             self.world.touch(node)
         held = f"; also held by {', '.join(node.others)}" if node.others else ""
         return Done(f"{node.name} is closed for new work{held}")
@@ -163,7 +166,7 @@ class SimulatedPlatform:
             node.mark, node.closed = "", False
             node.gate = node.gate and cancel
             self.world.note(
-                "release", node.name, case=case, cancel=cancel, others=",".join(node.others) or "-",
+                "release", node.name, case=case, cancel=cancel, others=",".join(node.others) or "-", treating=node.treating or "-",
                 healthy=self.world.truly_healthy(node.name, ("nvidia-smi", "dcgm-l2")),
             )  # fmt: skip
             self.world.touch(node)
@@ -224,35 +227,49 @@ class SimulatedPlatform:
         if work is None:
             spans = [CHECK_S.get(name, (5.0, 60.0)) for name in names]
             work = self._begin(action.key, (sum(s[0] for s in spans), sum(s[1] for s in spans)), "verify")
-            for name in where:
-                node = self.world.nodes.get(name)
-                self.world.note(
-                    "verify-start", name, key=action.key, checks="+".join(names), mark=node.mark if node else "-",
-                    job=(node.job or "-") if node else "-",
-                )  # fmt: skip
+            self._note_verify(action, names)
         return self._later(work, lambda: self._verified(action.key, where, names))
 
+    def _note_verify(self, action: Action, names: tuple[str, ...]) -> None:
+        """One fact for a gang, which may have thousands of nodes."""
+        name, checks = action.place.node, "+".join(names)
+        node = self.world.nodes.get(name)
+        if not name:
+            self.world.note("verify-gang", "", key=action.key, checks=checks, nodes=len(action.nodes))
+        else:
+            self.world.note(
+                "verify-start", name, key=action.key, checks=checks, mark=node.mark if node else "-",
+                job=(node.job or "-") if node else "-",
+            )  # fmt: skip
+
     def _verified(self, key: str, where: tuple[str, ...], names: tuple[str, ...]) -> Outcome:
-        found = [finding for name in where for finding in self._examined(key, name, names)]
+        found = [finding for name in where for finding in self._examined(key, name, names, noted=len(where) == 1)]
         bad = sum(f.status.value != "OK" for f in found)
         return Done(f"{len(found)} findings, {bad} not OK", tuple(found))
 
-    def _examined(self, key: str, name: str, names: tuple[str, ...]) -> list[Finding]:
+    def _examined(self, key: str, name: str, names: tuple[str, ...], *, noted: bool) -> list[Finding]:
         world, node = self.world, self.world.nodes.get(name)
-        if node is None or not node.present or not node.up or not node.agent_up:
+        if node is None or not node.present or not node.up or not node.ready:
             return [
                 judge.unreachable(name, check, at=world.now, answers=key, identity=f"{key}/{i}")
                 for i, check in enumerate(names)
             ]
-        found = judge.examine(
-            world.agents.host(node), names, at=world.now, expected_gpus=node.expected,
-            sequence=world.agents.numbers(node), answers=key,
-        )  # fmt: skip
-        node.gpu_map = (
-            tuple(g.as_gpu() for g in node.gpus) if all(f.status.value == "OK" for f in found) else node.gpu_map
-        )
-        world.note("verify", name, key=key, checks="+".join(names), bad=sum(f.status.value != "OK" for f in found))
+        found = self._checked(node, names, key)
+        bad = sum(f.status is not Status.OK for f in found)
+        if not bad and [g.serial for g in node.gpu_map] != [g.serial for g in node.gpus]:
+            node.gpu_map = tuple(g.as_gpu() for g in node.gpus)
+        if bad or noted:
+            world.note("verify", name, key=key, checks="+".join(names), bad=bad)
         return [world.agents.named(node, f) for f in found]
+
+    def _checked(self, node: SimNode, names: tuple[str, ...], key: str) -> list[Finding]:
+        world, host, numbers = self.world, self.world.agents.host(node), self.world.agents.numbers(node)
+        if "kernel-log" not in names and not any(True for _ in node.all_ailments()):
+            shape = (node.driver, node.image, len(node.gpus))
+            return judge.examine_well(
+                host, names, shape, at=world.now, expected_gpus=node.expected, sequence=numbers, answers=key
+            )
+        return judge.examine(host, names, at=world.now, expected_gpus=node.expected, sequence=numbers, answers=key)
 
     def _treat(self, action: Action) -> Outcome:
         known = self.world.treatments.delivered.get(action.key)
@@ -329,6 +346,8 @@ class SimulatedPlatform:
         job = self._job(action)
         if job is None:
             return Done("there is no such job")
+        if action.key in self.world.gangs.stops:
+            return Done(self.world.gangs.stops[action.key])
         wanted, last = int(action.args.get("attempt", job.attempt)), action.args.get("last_step")
         if job.attempt > wanted:
             return Failed(f"moved: {job.id} is at attempt {job.attempt}")
@@ -338,7 +357,8 @@ class SimulatedPlatform:
         if last is not None and step > int(last):
             return Failed(f"moved: {job.id} has reached step {step}, beyond {last}")
         self.world.gangs.stop(job, action.key)
-        return Done(f"{job.id} attempt {job.attempt} is stopped at step {step}")
+        said = self.world.gangs.stops[action.key] = f"{job.id} attempt {job.attempt} is stopped at step {step}"
+        return Done(said)
 
     def _restart_job(self, action: Action) -> Outcome:
         job = self._job(action)
@@ -354,11 +374,11 @@ class SimulatedPlatform:
             return Lost(f"attempt {attempt} of {job.id} was never made")
         if job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE):
             return Failed(f"{job.id} is {job.phase.value.lower()}")
-        why = self.world.gangs.refusal(job, action.nodes)
+        from_step = int(action.args.get("from_step", 0))
+        why = self.world.gangs.refusal(job, action.nodes, from_step)
         if why:
             self.world.note("restart-refused", "", job=job.id, key=action.key, why=why.replace(" ", "_"))
             return Failed(f"refused: {why}")
-        from_step = int(action.args.get("from_step", 0))
         self.world.gangs.restart(action.key, job, attempt, from_step, action.nodes)
         return Done(f"{job.id} attempt {attempt} is placed on {len(action.nodes)} nodes")
 

@@ -29,7 +29,7 @@ def show_node(world: World, node: SimNode) -> Node:
         gpus=node.gpu_map,
         gpus_expected=node.expected,
         gpus_allocatable=node.allocatable(),
-        findings=tuple(sorted(node.findings.values(), key=_worst_first)),
+        findings=tuple(sorted(node.findings.values(), key=_worst_first)) if node.findings else (),
         last_check=world.agents.last_check(node),
         capacity="spare" if node.spare else "reservation",
         opted_out=node.opted_out,
