@@ -60,7 +60,7 @@ def _run(turn: Turn) -> None:
         move = _from_outside(turn, case) or _from_phase(turn, case) or _from_time(turn, case)
         if move is None:
             return
-        moved = steps.step(turn, case, move)
+        moved = steps.step(turn, turn.case or case, move)  # not `case`: a rule may have noted facts on the turn's own
         if moved is None:
             return
         turn.case = moved
