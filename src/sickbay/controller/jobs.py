@@ -28,7 +28,7 @@ class JobDesk:
         self._answers: dict[str, tuple[str, Outcome]] = {}
         self._pending: dict[str, None] = {}
         self._resend: set[str] = set()
-        self._busy: set[str] = set()
+        self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
         self._unsaid: dict[str, tuple[str, str, Notice]] = {}
 
     def begin(self, now: Now) -> None:
@@ -71,7 +71,7 @@ class JobDesk:
         nodes = job.nodes if job else ()
         waiting = recovery is not None and recovery.phase in WANTS_NODES
         return recover.JobSlice(
-            job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(nodes), kinds=self._kinds,
+            job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=self._good(job, now) if waiting and job else None,
             paused=self._paused(nodes, now),
@@ -81,9 +81,16 @@ class JobDesk:
         first = nodes[0] if nodes else ""
         return self._view.paused(self._view.nodes.get(first), first, now.wall)
 
-    def _cases(self, nodes: Sequence[str]) -> tuple[Case, ...]:
-        found = [self._view.cases[n].value for n in nodes if n in self._view.cases]
-        return tuple(c for c in found if not c.newcomer)
+    def _cases(self, job: Job | None) -> tuple[Case, ...]:
+        """Open cases on the nodes of a job, in their order. Cases are few; a gang may have thousands of nodes."""
+        if job is None or not self._view.cases:
+            return ()
+        gang, members = self._gangs.get(job.id, ((), frozenset()))
+        if gang is not job.nodes:
+            members = frozenset(job.nodes)
+            self._gangs[job.id] = (job.nodes, members)
+        found = [s.value for n, s in self._view.cases.items() if n in members and not s.value.newcomer]
+        return tuple(sorted(found, key=lambda case: job.nodes.index(case.node)) if len(found) > 1 else found)
 
     def _good(self, job: Job, now: Now) -> tuple[str, ...]:
         """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job."""
@@ -108,8 +115,8 @@ class JobDesk:
         (self._view.waiting_jobs.add if waiting else self._view.waiting_jobs.discard)(job)
         asks = not ended and r.pending is not None
         (self._pending.__setitem__(job, None) if asks else self._pending.pop(job, None))
-        busy = not ended and r.phase is not RecoveryPhase.RUNNING
-        (self._busy.add if busy else self._busy.discard)(job)
+        if ended:
+            self._gangs.pop(job, None)
         self._view.due("job", job, None if ended else self._wake(r, now))
         if before is None or before.value.phase is not r.phase:
             for node in r.nodes:
@@ -117,6 +124,8 @@ class JobDesk:
                     self._view.touch_node(node)
 
     def _wake(self, r: Recovery, now: Now) -> float | None:
+        if r.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
+            return now.watch + LOOK_AGAIN_S
         if r.deadline is not None:
             return max(r.deadline, now.watch + 1.0)
         known = self._view.jobs.get(r.job)
@@ -162,9 +171,6 @@ class JobDesk:
         assert action is not None
         return action
 
-    def is_busy(self) -> bool:
-        return bool(self._busy)
-
     # -- notices
 
     def letters(self) -> list[tuple[str, str, str, Notice]]:
@@ -179,6 +185,7 @@ class JobDesk:
             self._records.put_recovery(replace(stored.value, notices=left), False)
 
 
+LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
 WANTS_NODES = frozenset({RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY})
 READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
 

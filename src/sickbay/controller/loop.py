@@ -29,6 +29,8 @@ from sickbay.settings import Settings
 
 log = logging.getLogger(__name__)
 
+NEAR_PERIODS = 5  # a deadline nearer than this many idle periods is watched closely
+
 
 class Controller:
     def __init__(
@@ -215,14 +217,14 @@ class Controller:
     # -- sleeping
 
     def _plan_sleep(self) -> float:
-        """Until the next deadline or ask, at most one period while anything is open."""
+        """Until the next deadline or ask. Short sleeps only while one is near: a far one does not need exact watching."""
         limits = self._settings.controller
-        busy = bool(self.view.cases) or self._jobs.is_busy()
-        self._planned = limits.period_s if busy else limits.idle_period_s
-        times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
         if self._inbox or self.view.touched_nodes or self.view.touched_jobs:
+            self._planned = limits.period_s
             return 0.0
-        ahead = min(times) - self._watch if times else self._planned
+        times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
+        ahead = min(times) - self._watch if times else float("inf")
+        self._planned = limits.period_s if ahead < NEAR_PERIODS * limits.idle_period_s else limits.idle_period_s
         return min(max(0.05, ahead), self._planned)
 
     def _next_ask(self) -> float | None:

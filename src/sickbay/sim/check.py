@@ -23,7 +23,7 @@ from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
 STORM_S = 8 * 3600.0
-CALM_S = 60 * 3600.0
+CALM_S = 40 * 3600.0
 KINDS = (
     "gpu_lost_79", "gpu_lost_silent", "ecc_uncontained_95", "ecc_dbe_48", "ecc_contained_94", "row_remap_pending_63",
     "row_remap_failed_64", "sram", "gsp_119", "nvlink_74", "degrading", "load_only", "driver_hung", "dcgm_dead",
