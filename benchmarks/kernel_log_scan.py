@@ -1,7 +1,8 @@
-"""How fast is the kernel-log scan? Prints lines per second and the ratio to a bare line count of the same file, same run.
+"""How fast is the kernel-log scan? Prints lines per second and the ratio to a bare line count of the same file, same
+run.
 
-Run: python benchmarks/kernel_log_scan.py [--lines N] [--runs N] [--json]. Bar: at least 1 million lines a second on one core,
-for a healthy log and for a flood alike (plan, section 10). Median of interleaved runs.
+Run: python benchmarks/kernel_log_scan.py [--lines N] [--runs N] [--json]. Bar: at least 1 million lines a second on
+one core, for a healthy log and for a flood alike (plan, section 10). Median of interleaved runs.
 """
 
 from __future__ import annotations

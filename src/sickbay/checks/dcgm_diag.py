@@ -1,8 +1,9 @@
 """Checks 1 and 4: `dcgmi diag -r 2|4 -j`. Did the GPU tests run, and did one of them find something?
 
-`checks/run` calls it on a Host; `sickbay diagnose` uses `signs` on a file. Skipped tests are not passed tests. DCGM's own
-severity decides what a failure without a known error name means; tool, occupancy and set-up errors say nothing about a GPU.
-Formats: DCGM 3 ("DCGM GPU Diagnostic") and DCGM 4 ("DCGM Diagnostic"); dcgm_errors.h for the numbers.
+`checks/run` calls it on a Host; `sickbay diagnose` uses `signs` on a file. Skipped tests are not passed tests.
+DCGM's own severity decides what a failure without a known error name means; tool, occupancy and set-up errors say
+nothing about a GPU. Formats: DCGM 3 ("DCGM GPU Diagnostic") and DCGM 4 ("DCGM Diagnostic"); dcgm_errors.h for the
+numbers.
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ def _sign(result: Result, warning: dict[str, Any]) -> Sign:
     traits = {"test": result.test, "index": gpu, "dcgm_severity": "" if level is None else str(level)[:8]}
     reason = f"DCGM {result.test}{f' on GPU {gpu}' if gpu else ''}: {text[:160] or result.status}"
     return Sign(
-        "dcgm.test-failed" if failed else f"dcgm.{name}", reason, evidence=quote(text or f"{result.test}: {result.status}"),
+        "dcgm.test-failed" if failed else f"dcgm.{name}", reason, evidence=quote(text or f"{result.test}:"
+        " {result.status}"),
         status=None if failed else _status(name, level, result), traits={k: v for k, v in traits.items() if v},
     )  # fmt: skip
 

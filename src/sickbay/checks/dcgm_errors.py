@@ -1,7 +1,8 @@
 """DCGM's error numbers by name, and which of them say nothing about a GPU.
 
-Facts from dcgm_errors.h (dcgmError_enum 0-111, dcgmErrorSeverity_enum); newer releases only add at the end, and print a text
-besides. `checks/dcgm_diag` reads it. What a named error means for a node is a row of the catalog, not of this file.
+Facts from dcgm_errors.h (dcgmError_enum 0-111, dcgmErrorSeverity_enum); newer releases only add at the end, and
+print a text besides. `checks/dcgm_diag` reads it. What a named error means for a node is a row of the catalog, not
+of this file.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _IN_ORDER = """
     PCIE_H_REPLAY_VIOLATION GPU_EXPECTED_NVLINKS_UP NVSWITCH_EXPECTED_NVLINKS_UP XID_ERROR SBE_VIOLATION
     DBE_VIOLATION PCIE_REPLAY_VIOLATION SBE_THRESHOLD_VIOLATION DBE_THRESHOLD_VIOLATION
     PCIE_REPLAY_THRESHOLD_VIOLATION CUDA_FM_NOT_INITIALIZED SXID_ERROR GFLOPS_THRESHOLD_VIOLATION NAN_VALUE
-""".split()
+"""
 
-NAMES = {number: f"DCGM_FR_{name}" for number, name in enumerate(_IN_ORDER) if number}
+NAMES = {number: f"DCGM_FR_{name}" for number, name in enumerate(_IN_ORDER.split()) if number}
 
 MONITOR, UNSURE, CONFIG = 1, 3, 5  # error_severity: the GPU can work; DCGM does not know; the set-up can be changed
 UNNAMED = "DCGM_FR_UNKNOWN"
@@ -43,8 +44,10 @@ CONFIGURATION = _named("PERSISTENCE_MODE BAD_CUDA_ENV ECC_DISABLED DENYLISTED_DR
 
 BLIND = _named(
     "UNKNOWN UNRECOGNIZED NO_ACCESS_TO_FILE NVML_API BAD_PARAMETER CANNOT_OPEN_LIB NVML_LIB_BAD GRAPHICS_PROCESSES"
-    " HOSTENGINE_CONN FIELD_QUERY CANNOT_GET_FIELD_TAG UNSUPPORTED_FIELD_TYPE INTERNAL ABORTED TEST_DISABLED CANNOT_GET_STAT"
-    " CUDA_API CANNOT_SET_WATCHES CUDA_UNBOUND MEMORY_ALLOC ECC_UNSUPPORTED ECC_PENDING API_FAIL API_FAIL_GPU CUDA_CONTEXT"
+    " HOSTENGINE_CONN FIELD_QUERY CANNOT_GET_FIELD_TAG UNSUPPORTED_FIELD_TYPE INTERNAL ABORTED TEST_DISABLED"
+    " CANNOT_GET_STAT"
+    " CUDA_API CANNOT_SET_WATCHES CUDA_UNBOUND MEMORY_ALLOC ECC_UNSUPPORTED ECC_PENDING API_FAIL API_FAIL_GPU"
+    " CUDA_CONTEXT"
     " DCGM_API CONCURRENT_GPUS TOO_MANY_ERRORS MEMORY_ALLOC_HOST GPU_OP_MODE NO_MEMORY_CLOCKS NO_GRAPHICS_CLOCKS"
     " HAD_TO_RESTORE_STATE L1TAG_UNSUPPORTED EMPTY_GPU_LIST EUD_BINARY_PERMISSIONS EUD_NON_ROOT_USER EUD_SPAWN_FAILURE"
     " EUD_TIMEOUT EUD_ZOMBIE FILE_CREATE_PERMISSIONS PAUSE_RESUME_FAILED CUDA_FM_NOT_INITIALIZED"

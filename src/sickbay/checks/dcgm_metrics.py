@@ -1,8 +1,9 @@
 """dcgm-exporter's metrics text: what a scrape says about the health of each GPU.
 
-`sickbay diagnose` and, later, the agent's metrics check use it. Our own scanner: prometheus_client's parser needs 25 ms for one
-node's scrape (choices.md); a test holds the two against each other. The XID gauge holds the LAST code until the driver is
-reloaded, so it may be old, and it hides whatever came before: it is a hint beside the kernel log, not a count.
+`sickbay diagnose` and, later, the agent's metrics check use it. Our own scanner: prometheus_client's parser needs
+25 ms for one node's scrape (choices.md); a test holds the two against each other. The XID gauge holds the LAST code
+until the driver is reloaded, so it may be old, and it hides whatever came before: it is a hint beside the kernel
+log, not a count.
 """
 
 from __future__ import annotations
@@ -90,11 +91,12 @@ def _number(rest: str) -> float | None:
 
 
 # DCGM's "no value here" numbers (dcgm_fields.h): blank, not found, not supported, not permitted.
-_BLANK_AT = (9223372036854775792, 2147483632, 140737488355328)
+_BLANK_AT = (2147483632, 140737488355328)
+_BLANK_FROM = 9.2233720368547e18  # 9223372036854775792 and up: as a float it is no longer exact
 
 
 def blank(value: float) -> bool:
-    return math.isnan(value) or any(base <= value < base + 16 for base in _BLANK_AT)
+    return math.isnan(value) or value >= _BLANK_FROM or any(base <= value < base + 16 for base in _BLANK_AT)
 
 
 # Fields of which any value above zero means the same as a sign another instrument gives.

@@ -13,9 +13,12 @@ MOST_LINES = 20_000
 MOST_LINE = 2_000
 
 _MARKS = re.compile(
-    r"Traceback \(most recent call last\)|^\s*File \"[^\"]+\", line \d+|ProcessGroupNCCL|\bNCCL (?:INFO|WARN|version)|torch\.distributed"
-    r"|CUDA error|CUDA out of memory|ChildFailedError|torchrun|deepspeed|\bepoch[ =:\[]*\d|\bloss[ =:]+[\d.]+|\d+it/s|\bstep[ =:\[]+\d"
-    r"|\[rank ?\d+\]|slurmstepd|srun:|^\w*(?:Error|Exception): |exitcode\s*:|NET/(?:IB|OFI)|cudaError|Assertion .* failed|terminate called",
+    r"Traceback \(most recent call last\)|^\s*File \"[^\"]+\", line \d+|ProcessGroupNCCL|\bNCCL (?:INFO|WARN"
+    r"|version)|torch\.distributed"
+    r"|CUDA error|CUDA out of memory|ChildFailedError|torchrun|deepspeed|\bepoch[ =:\[]*\d|\bloss[ =:]+[\d.]+"
+    r"|\d+it/s|\bstep[ =:\[]+\d"
+    r"|\[rank ?\d+\]|slurmstepd|srun:|^\w*(?:Error|Exception): |exitcode\s*:|NET/(?:IB|OFI)|cudaError"
+    r"|Assertion .* failed|terminate called",
     re.IGNORECASE | re.MULTILINE,
 )
 

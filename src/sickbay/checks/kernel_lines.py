@@ -1,8 +1,9 @@
 """The grammar of one kernel log line: who wrote it, when, and which code and device its body names.
 
-`kernel_scan` calls this for the few lines that carry a keyword. It must never judge (severity lives in the catalog) and never
-accept a body that anything but a recognised kernel prefix precedes: log text is hostile, and a program may quote an XID.
-Variants: the drivers' printf formats and recorded logs (open-gpu-kernel-modules kernel_rc.c, common_nvswitch.h, osinit.c).
+`kernel_scan` calls this for the few lines that carry a keyword. It must never judge (severity lives in the catalog)
+and never accept a body that anything but a recognised kernel prefix precedes: log text is hostile, and a program
+may quote an XID. Variants: the drivers' printf formats and recorded logs (open-gpu-kernel-modules kernel_rc.c,
+common_nvswitch.h, osinit.c).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _STAMP = (
     + rb"|\d{9,11}\.\d+)"  # journalctl -o short-unix
 )
 _RING = rb"\[\s*\d+(?:\.\d+)?\]\s*"
-# Facility 0 is the kernel's; a record with priority 8 or more was written by a program (kernel: Documentation/ABI/testing/dev-kmsg).
+# Facility 0 is the kernel's; a record with priority 8 or more was written by a program (Documentation/ABI/testing/dev-kmsg).
 _HEAD = re.compile(
     rb"\s*(?:"
     rb"[0-7],\d+,\d+,[^;\n]{0,64};"
@@ -171,7 +172,8 @@ _RM_INIT = re.compile(
 _EDAC = re.compile(rb"EDAC (?:\S+ )?MC\d*:? ?(?:.{0,40}\b)?UE\b|mce: Uncorrected hardware memory error")
 _HARDWARE = re.compile(
     rb"(?:mce: )?(?:\{\d+\})?\[Hardware Error\]:\s+(?:"
-    rb"(?P<fatal>Machine check: Processor context corrupt|System Fatal error|event severity: fatal|.{0,80}Fatal machine check)"
+    rb"(?P<fatal>Machine check: Processor context corrupt|System Fatal error|event severity: fatal"
+    rb"|.{0,80}Fatal machine check)"
     rb"|(?P<uncorrected>event severity: recoverable|.{0,80}MC\d+_STATUS\[[^\]]*\b(?:UE|UC)\b))"
 )
 _PANIC = re.compile(rb"Kernel panic - not syncing")

@@ -1,6 +1,7 @@
 """Check: the kernel log. What the driver and the kernel themselves reported about the hardware since the cursor.
 
-`checks/run` and the agent call it on a Host; `sickbay diagnose` uses `signs` on a file. Only kernel-origin records count.
+`checks/run` and the agent call it on a Host; `sickbay diagnose` uses `signs` on a file. Only kernel-origin records
+count.
 """
 
 from __future__ import annotations

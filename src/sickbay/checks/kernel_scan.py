@@ -1,7 +1,8 @@
 """Reads a kernel log of any size in blocks and keeps one counter per event: the fast half of the kernel-log check.
 
-`checks/kernel_log` and `sickbay diagnose` feed it bytes. A healthy line costs a few `bytes.find`; a line of a flood costs a
-dictionary look-up; only the first line of an event is parsed. Memory is bounded whatever comes in. It must never judge.
+`checks/kernel_log` and `sickbay diagnose` feed it bytes. A healthy line costs a few `bytes.find`; a line of a flood
+costs a dictionary look-up; only the first line of an event is parsed. Memory is bounded whatever comes in. It must
+never judge.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_LINE = 1 << 16
 MOST_QUOTES = 3
 HUNG_REACH = 6144  # bytes of a hung task's stack that are searched for the driver's frames
 
-# Every rule of `kernel_lines` is reached through one of these. Longer is faster: bytes.find skips by the needle's length.
+# Every rule of `kernel_lines` is reached through one of these. Longer is faster: bytes.find skips by its length.
 _KEYWORDS = (
     b"SXid (PCI:",
     b"XID event received: code=",

@@ -1,7 +1,8 @@
 """Check 0: nvidia-smi. Are all GPUs there, and does any of them ask for a reset, a reboot or a replacement?
 
-`checks/run` calls it on a Host; `sickbay diagnose` uses `signs` on a file. Exit codes are not believed: 0 and 6 have both been
-seen with a GPU lost, and the text may be on either stream. No tool and no answer are UNKNOWN, never OK.
+`checks/run` calls it on a Host; `sickbay diagnose` uses `signs` on a file. Exit codes are not believed: 0 and 6
+have both been seen with a GPU lost, and the text may be on either stream. No tool and no answer are UNKNOWN, never
+OK.
 """
 
 from __future__ import annotations

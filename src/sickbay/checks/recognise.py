@@ -1,6 +1,7 @@
 """What kind of text is this? Kernel log, DCGM result, nvidia-smi output, exporter metrics, or a training job's log.
 
-`sickbay diagnose` asks about the beginning (and the end) of a file. A guess; `--kind` overrides it. It must never raise.
+`sickbay diagnose` asks about the beginning (and the end) of a file. A guess; `--kind` overrides it. It must never
+raise.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ KINDS = ("kernel", "dcgm", "smi", "metrics", "joblog")
 
 _DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"|"test_categories"')
 _SMI = re.compile(
-    r"<nvidia_smi_log|=+NVSMI LOG=+|^Unable to determine the device handle for|^Failed to initialize NVML|^No devices (?:were )?found"
+    r"<nvidia_smi_log|=+NVSMI LOG=+|^Unable to determine the device handle for|^Failed to initialize NVML"
+    r"|^No devices (?:were )?found"
     r"|^NVIDIA-SMI has failed|^WARNING: infoROM is corrupted",
     re.MULTILINE,
 )
 _METRICS = re.compile(r"^(?:# (?:HELP|TYPE) )?DCGM_(?:FI|EXP)_\w+[ {]", re.MULTILINE)
 _KERNEL = re.compile(
-    r"\s*(?:\d+,\d+,\d+,[^;]{0,64};|<\d+>\[|\[\s*\d+(?:\.\d+)?\]|\[\w{3} \w{3}\s+\d+ [\d:]+ \d{4}\]|kern\s*:\w+\s*:|kernel:"
-    r"|(?:\S+\s+\d+\s+|\d{4}-\d\d-\d\dT)[\d:.,+-]+Z?\s+\S+\s+[\w./()-]+(?:\[\d+\])?:\s|NVRM:|nvidia-\w+:|\{\"?.{0,400}\"_TRANSPORT\")"
+    r"\s*(?:\d+,\d+,\d+,[^;]{0,64};|<\d+>\[|\[\s*\d+(?:\.\d+)?\]|\[\w{3} \w{3}\s+\d+ [\d:]+ \d{4}\]"
+    r"|kern\s*:\w+\s*:|kernel:"
+    r"|(?:\S+\s+\d+\s+|\d{4}-\d\d-\d\dT)[\d:.,+-]+Z?\s+\S+\s+[\w./()-]+(?:\[\d+\])?:\s|NVRM:|nvidia-\w+:"
+    r"|\{\"?.{0,400}\"_TRANSPORT\")"
 )
 _BARE = re.compile(
-    r"\s*(?:ACPI|PCI|EXT4-fs|mlx5_core|pcieport|EDAC|mce|usb|IPMI|ipmi|efa|ena|infiniband|LustreError|Out of memory|oom|watchdog"
-    r"|INFO: task|Linux version|Kernel|BOOT_IMAGE|Command line|\[drm\]|\[Hardware Error\]|\{\d+\}\[Hardware|RAS|ERST|iommu|nf_conntrack"
+    r"\s*(?:ACPI|PCI|EXT4-fs|mlx5_core|pcieport|EDAC|mce|usb|IPMI|ipmi|efa|ena|infiniband|LustreError"
+    r"|Out of memory|oom|watchdog"
+    r"|INFO: task|Linux version|Kernel|BOOT_IMAGE|Command line|\[drm\]|\[Hardware Error\]|\{\d+\}\[Hardware|RAS"
+    r"|ERST|iommu|nf_conntrack"
     r"|NETDEV WATCHDOG|XID event|nvme|\[gpu-health\]|igb|audit|systemd)\b"
 )
 

@@ -1,7 +1,7 @@
 """Runs checks on a Host and returns Findings: what the agent and VERIFY call.
 
-One OK finding for a check that found nothing, so that silence is never mistaken for health; UNKNOWN for a check that broke.
-It must never raise for anything a node can print.
+One OK finding for a check that found nothing, so that silence is never mistaken for health; UNKNOWN for a check
+that broke. It must never raise for anything a node can print.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a check says before it has a severity: a Sign. `finding` gives it one from the catalog, and only from there.
 
-Checks return Signs, `checks/run` and `sickbay diagnose` turn them into Findings. It must never hold knowledge of a code.
+Checks return Signs, `checks/run` and `sickbay diagnose` turn them into Findings. It must never hold knowledge of a
+code.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Stamp:
 
 
 def severity_of(code: str, traits: Mapping[str, str], catalog: Catalog) -> Severity:
-    """The row's own severity as these traits read it, else its fault's. A code nobody knows is watched, never treated."""
+    """The row's own severity as these traits read it, else its fault's. An unknown code is watched, not treated."""
     row = catalog.refined(code, traits)
     if row is None:
         return Severity.MONITOR

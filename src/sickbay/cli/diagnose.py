@@ -1,7 +1,8 @@
 """`sickbay diagnose [FILE... | -]`: what is wrong, on which GPU, how sure, why, and what to do, from text a person has.
 
-Exit codes: 0 nothing wrong found, 1 something found, 2 could not read (or not a log we know). Any input gets an answer in bounded
-memory: files are streamed in blocks, and only results of tools (DCGM, nvidia-smi, metrics) are read whole, up to 64 MB.
+Exit codes: 0 nothing wrong found, 1 something found, 2 could not read (or not a log we know). Any input gets an
+answer in bounded memory: files are streamed in blocks, and only results of tools (DCGM, nvidia-smi, metrics) are
+read whole, up to 64 MB.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def command(
     ] = "",
     node: Annotated[str, typer.Option("--node", help="The node's name, where the text does not say it.")] = "",
 ) -> None:
-    """Say what is wrong, from logs and tool output you have. Exit code: 0 healthy, 1 something found, 2 could not read."""
+    """Say what is wrong, from logs and tool output you have. Exit code: 0 healthy, 1 something found, 2 unreadable."""
     if kind and kind not in KINDS:
         raise InputError(f"--kind {kind}: no such kind; one of {', '.join(KINDS)}")
     if not files and sys.stdin.isatty():

@@ -1,8 +1,8 @@
 """Who is to blame for a job that failed: hardware, infrastructure, its own code, or nobody we can name.
 
-`core/recover` and `sickbay diagnose` ask it about a job's log. Pure. A job's log can blame, never open a case; a program error
-is never called hardware; watchdog time-outs and signals passed on between ranks are symptoms, not causes.
-Callers that would refuse a restart because of "user-code" should ask for `confidence >= SURE`.
+`core/recover` and `sickbay diagnose` ask it about a job's log. Pure. A job's log can blame, never open a case; a
+program error is never called hardware; watchdog time-outs and signals passed on between ranks are symptoms, not
+causes. Callers that would refuse a restart because of "user-code" should ask for `confidence >= SURE`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Clue:
     plain: bool = False  # an ordinary program error: nothing about GPUs, the network or storage in it
 
 
-H, I, U = Blame.HARDWARE, Blame.INFRASTRUCTURE, Blame.USER_CODE
+H, N, U = Blame.HARDWARE, Blame.INFRASTRUCTURE, Blame.USER_CODE
 _CUDA = r"(?:cuda|nccl|cublas|cudnn|hip|nvlink|nvml|c10|acceleratorerror)"
 
 # First match per line wins. Weight: how often such a line, alone, is right about the cause.
@@ -80,50 +80,56 @@ _RULES: tuple[tuple[re.Pattern[str], Blame, float], ...] = tuple(
         (r"GPU has fallen off the bus|GPU is lost\b|Unable to determine the device handle for", H, 0.95),
         (r"all links are inactive|NVLink: fatal error detected", H, 0.8),
         (
-            r"NET/IB ?:.{0,60}(?:async event|completion (?:from peer )?with error)|ibv_\w+ failed|local catastrophic error",
-            I,
+            r"NET/IB ?:.{0,60}(?:async event|completion (?:from peer )?with error)|ibv_\w+ failed"
+            r"|local catastrophic error",
+            N,
             0.85,
         ),
-        (r"NET/OFI.{0,80}(?:error|failed)|\befa\b.{0,60}(?:error|timed? ?out)|fi_cq_readerr", I, 0.85),
+        (r"NET/OFI.{0,80}(?:error|failed)|\befa\b.{0,60}(?:error|timed? ?out)|fi_cq_readerr", N, 0.85),
         (
-            r"NCCL.{0,200}(?:unhandled system error|internal error|remote process exited)|NCCL WARN.{0,80}(?:Attribute|topology|socket|connect)",
-            I,
+            r"NCCL.{0,200}(?:unhandled system error|internal error|remote process exited)"
+            r"|NCCL WARN.{0,80}(?:Attribute|topology|socket|connect)",
+            N,
             0.7,
         ),
         (
-            r"\[Errno (?:5|28|30|70|107|108|116|121|122)\]|Disk quota exceeded|No space left on device|Stale (?:NFS )?file handle",
-            I,
+            r"\[Errno (?:5|28|30|70|107|108|116|121|122)\]|Disk quota exceeded|No space left on device"
+            r"|Stale (?:NFS )?file handle",
+            N,
             0.9,
         ),
-        (r"Transport endpoint is not connected|Remote I/O error|Read-only file system|: Input/output error", I, 0.9),
-        (r"insufficient shared memory|killed by signal: Bus error", I, 0.85),
-        (r"system not yet initialized|cudaGetDeviceCount returned 802|fabric ?manager.{0,60}(?:not|fail)", I, 0.85),
+        (r"Transport endpoint is not connected|Remote I/O error|Read-only file system|: Input/output error", N, 0.9),
+        (r"insufficient shared memory|killed by signal: Bus error", N, 0.85),
+        (r"system not yet initialized|cudaGetDeviceCount returned 802|fabric ?manager.{0,60}(?:not|fail)", N, 0.85),
         (
             r"Driver/library version mismatch|Failed to initialize NVML|couldn't communicate with the NVIDIA driver",
-            I,
+            N,
             0.85,
         ),
-        (r"the launch timed out and was terminated|RC watchdog: GPU is probably locked", I, 0.6),
+        (r"the launch timed out and was terminated|RC watchdog: GPU is probably locked", N, 0.6),
         (
             r"Temporary failure in name resolution|Name or service not known|No route to host|Network is unreachable",
-            I,
+            N,
             0.8,
         ),
         (
-            r"DUE TO (?:PREEMPTION|NODE FAILURE)|\bNODE_FAIL\b|node failure|spot (?:instance )?interruption|ImagePullBackOff",
-            I,
+            r"DUE TO (?:PREEMPTION|NODE FAILURE)|\bNODE_FAIL\b|node failure|spot (?:instance )?interruption"
+            r"|ImagePullBackOff",
+            N,
             0.9,
         ),
-        (r"CUDA driver version is insufficient|no CUDA-capable device is detected", I, 0.6),
+        (r"CUDA driver version is insufficient|no CUDA-capable device is detected", N, 0.6),
         (r"out of memory\. Tried to allocate|CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY", U, 0.9),
         (r"device-side assert triggered|\.cuh?:\d+.{0,200}Assertion .{0,200}failed", U, 0.95),
         (
-            r"illegal memory access|misaligned address|illegal instruction was encountered|invalid device (?:ordinal|function)",
+            r"illegal memory access|misaligned address|illegal instruction was encountered"
+            r"|invalid device (?:ordinal|function)",
             U,
             0.7,
         ),
         (
-            r"no kernel image is available|CUBLAS_STATUS_INVALID_VALUE|CUDNN_STATUS_BAD_PARAM|unspecified launch failure",
+            r"no kernel image is available|CUBLAS_STATUS_INVALID_VALUE|CUDNN_STATUS_BAD_PARAM"
+            r"|unspecified launch failure",
             U,
             0.7,
         ),
@@ -141,7 +147,8 @@ _XID = re.compile(r"\bXid\b(?: \((?:PCI:)?[^)\n]{7,40}\):)? (\d{1,3})((?:\s?/\s?
 _CAUSED = re.compile(r"caused by previous Xid (\d+)")
 # Talk about an error is not an error.
 _TALK = re.compile(
-    r"\b(?:no|zero|without|never|checking|checked|handl\w+|in case of|documentation|test(?:s|ing)?)\b|\b(?:errors?|count)\s*[:=]\s*0\b",
+    r"\b(?:no|zero|without|never|checking|checked|handl\w+|in case of|documentation|test(?:s|ing)?)\b|\b(?:errors?"
+    r"|count)\s*[:=]\s*0\b",
     re.IGNORECASE,
 )
 _RANK = re.compile(r"^\s*(?:\[rank\s?\d+\]:|\d+:|\[\d+,\d+\]<std\w+>:|\(\w+ pid=\d+[^)]*\))\s?", re.IGNORECASE)
@@ -179,7 +186,8 @@ _PLAIN = frozenset(
     ]
 )
 _SHAPES = re.compile(
-    r"mat1 and mat2|size mismatch|shape|expected scalar type|dtype|must match the size|not implemented for|requires? grad|element 0 of tensors|Error\(s\) in loading state_dict",
+    r"mat1 and mat2|size mismatch|shape|expected scalar type|dtype|must match the size|not implemented for"
+    r"|requires? grad|element 0 of tensors|Error\(s\) in loading state_dict",
     re.IGNORECASE,
 )
 _OUTSIDE = re.compile(
@@ -248,9 +256,9 @@ def _raised(line: str, at: int) -> Clue | None:
 def _weigh(clues: Sequence[Clue], trace: str, symptoms: tuple[str, ...]) -> BlameVerdict:
     strongest = {
         who: max((c for c in clues if c.blame is who), key=lambda c: (c.weight, -c.at), default=None)
-        for who in (H, I, U)
+        for who in (H, N, U)
     }
-    hard, infra, user = strongest[H], strongest[I], strongest[U]
+    hard, infra, user = strongest[H], strongest[N], strongest[U]
     plain = next((c for c in clues if c.plain), None)
     if hard and plain:  # both, and a user's bug must never be called hardware
         return BlameVerdict(Blame.UNKNOWN, 0.4, _quotes(hard, plain), trace)

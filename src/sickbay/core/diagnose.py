@@ -1,7 +1,8 @@
 """Findings in, diagnoses out: what is wrong with a node, in the words of the catalog, and the lines that say so.
 
-`core/triage` and `sickbay diagnose` call it. Pure. The catalog names the fault of a code; this file only knows how codes change
-each other's meaning (plan, section 6). It never makes UNKNOWN a sickness, and never treats a node for an application fault alone.
+`core/triage` and `sickbay diagnose` call it. Pure. The catalog names the fault of a code; this file only knows how
+codes change each other's meaning (plan, section 6). It never makes UNKNOWN a sickness, and never treats a node for
+an application fault alone.
 """
 
 from __future__ import annotations
@@ -119,18 +120,25 @@ def _blind(f: Finding, row: Code | None, catalog: Catalog) -> _Read:
     return replace(_as(f, name, catalog), severity=Severity.MONITOR, when=When.IDLE)
 
 
+def _word(text: str) -> int | None:
+    try:
+        return int(text, 16)
+    except ValueError:
+        return None
+
+
 def _decoded(read: _Read, traits: Mapping[str, str], catalog: Catalog) -> _Read:
     """XID 144-150: the bits decide; where the driver is unknown and matters, the milder reading."""
     xid = read.finding.code.partition(".")[2]
-    if not traits.get("intr") or not xid.isdecimal() or not 144 <= int(xid) <= 150:
+    intr, status = _word(traits.get("intr", "")), _word(traits.get("status") or "0")
+    if intr is None or status is None or not xid.isdecimal() or not 144 <= int(xid) <= 150:
         return read
-    words = int(traits["intr"], 16), int(traits.get("status") or "0", 16)
     found = nvlink5.decode(
-        catalog.nvlink5, int(xid), *words, unit=traits.get("unit", ""), driver=traits.get("driver", "")
+        catalog.nvlink5, int(xid), intr, status, unit=traits.get("unit", ""), driver=traits.get("driver", "")
     )
     if found is None:
         return read
-    notes = (f"{found.sub.unit}: {found.sub.meaning}",)
+    notes: tuple[str, ...] = (f"{found.sub.unit}: {found.sub.meaning}",)
     if not found.sure:
         notes = (*notes, "driver version unknown: the milder of two readings")
     fatal = found.sub.severity > Severity.MONITOR
@@ -225,7 +233,7 @@ def _raised(read: _Read, swallowed: Sequence[_Read]) -> _Read:
 
 
 def _graceful(read: _Read, faults: set[str]) -> _Read:
-    """A double-bit error whose row is being remapped or that was contained: drain first, then reset (NVIDIA's workflow)."""
+    """A double-bit error whose row is remapped or that was contained: drain, then reset (NVIDIA's workflow)."""
     if (
         read.fault == "ecc-double-bit"
         and faults & {"row-remap-pending", "row-remap-error", "ecc-contained"}

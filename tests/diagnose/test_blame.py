@@ -1,0 +1,94 @@
+"""Who is to blame for a job: a user's bug is never called hardware, and we say when we do not know."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sickbay.core.blame import SURE, blame
+from sickbay.model import Blame
+from tests.checks import samples
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/ann/train.py", line {line}, in <module>
+    main()
+  File "/home/ann/train.py", line 80, in main
+    x = batch["labels"]
+{error}"""
+
+
+def verdict(text: str) -> Blame:
+    return blame(text.splitlines()).blame
+
+
+@pytest.mark.parametrize(
+    ("text", "who"),
+    [
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", Blame.HARDWARE),
+        ("[rank3]: torch.AcceleratorError: CUDA error: uncorrectable NVLink error detected", Blame.HARDWARE),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", Blame.HARDWARE),
+        ("NVRM: Xid (PCI:0000:3b:00): 45, pid=1, name=python3, Ch 1 caused by previous Xid 149", Blame.HARDWARE),
+        ("NCCL WARN NET/IB : Got completion from peer with error 12, opcode 0", Blame.INFRASTRUCTURE),
+        ("OSError: [Errno 28] No space left on device: '/ckpt'", Blame.INFRASTRUCTURE),
+        ("OSError: [Errno 116] Stale file handle", Blame.INFRASTRUCTURE),
+        ("slurmstepd: error: *** JOB 7 CANCELLED DUE TO NODE FAILURE ***", Blame.INFRASTRUCTURE),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", Blame.USER_CODE),
+        ("RuntimeError: CUDA error: device-side assert triggered", Blame.USER_CODE),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x5 and 6x7)", Blame.USER_CODE),
+        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=9, name=python3, MMU Fault", Blame.USER_CODE),
+        ("[Rank 4] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=610)", Blame.UNKNOWN),
+        ("step 100 loss 2.31", Blame.UNKNOWN),
+        ("", Blame.UNKNOWN),
+    ],
+)
+def test_each_kind_of_evidence_blames_the_right_one(text: str, who: Blame) -> None:
+    assert verdict(text) is who
+
+
+def test_a_traceback_with_an_application_xid_is_user_code() -> None:
+    log = TRACEBACK.format(line=3, error="KeyError: 'labels'") + "\nNVRM: Xid (PCI:0000:3b:00): 13, Graphics Exception"
+    told = blame(log.splitlines())
+    assert told.blame is Blame.USER_CODE
+    assert told.confidence >= SURE
+    assert "KeyError: 'labels'" in told.because
+
+
+ERRORS = ("KeyError: 'a'", "ValueError: bad", "TypeError: no", "IndexError: out of range", "AssertionError: x","
+" "ImportError: y")
+HARD = ("NVRM: Xid (PCI:0000:3b:00): 79, lost", "RuntimeError: CUDA error: uncorrectable ECC error encountered","
+" "GPU is lost")
+
+
+@given(st.sampled_from(ERRORS), st.lists(st.sampled_from((*HARD, "step 3 loss 1.0", "watchdog timeout")), max_size=6))
+def test_a_program_error_is_never_called_hardware(error: str, around: list[str]) -> None:
+    log = [*around, *TRACEBACK.format(line=1, error=error).splitlines()]
+    assert blame(log).blame is not Blame.HARDWARE
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["No Xid 79 errors found", "checking for Xid 48 ...", "INFO uncorrectable ECC errors: 0", "test: GPU is lost is handled"],
+)
+def test_talk_about_an_error_is_not_an_error(line: str) -> None:
+    assert verdict(line) is Blame.UNKNOWN
+
+
+def test_the_same_traceback_has_the_same_signature_whatever_its_numbers() -> None:
+    one = blame(TRACEBACK.format(line=3, error="ValueError: step 10 at 0xfe").splitlines()).traceback
+    two = blame([f"[rank7]: {line}" for line in TRACEBACK.format(line=9, error="ValueError: step 99 at 0xab").splitlines()]).traceback
+    assert one == two != ""
+    assert one != blame(TRACEBACK.format(line=3, error="ValueError: other").splitlines()).traceback
+
+
+def test_the_recorded_job_logs_are_blamed_well_and_no_user_bug_is_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"infra": "infrastructure"}
+    table = Counter((names.get(row["label"], row["label"]), verdict(row["log"]).value) for row in samples.rows("joblogs.jsonl"))
+    with capsys.disabled():
+        print("\njoblogs.jsonl (truth, verdict): " + ", ".join(f"{a} -> {b}"
+        " {n}" for (a, b), n in sorted(table.items())))
+    assert not any(said == "hardware" and truth != "hardware" for truth, said in table)
+    right = sum(n for (truth, said), n in table.items() if truth == said)
+    assert right >= 0.9 * table.total()
