@@ -67,14 +67,20 @@ def test_a_runtime_error_is_unknown() -> None:
 
 def test_no_tool_no_answer_and_a_dead_engine_are_unknown() -> None:
     dead = printed("", 1, "Error: unable to establish a connection to the specified host: localhost")
-    cases = {"dcgm.missing-tool": MISSING, "tool.timeout": TIMED_OUT, "dcgm.dead": dead, "dcgm.unreadable": printed("?", 226)}
+    cases = {
+        "dcgm.missing-tool": MISSING,
+        "tool.timeout": TIMED_OUT,
+        "dcgm.dead": dead,
+        "dcgm.unreadable": printed("?", 226),
+    }
     for code, done in cases.items():
         (sign,) = dcgm_diag.judge(Reading(done), Ask())
         assert (sign.code, sign.status) == (code, Status.UNKNOWN)
 
 
-@pytest.mark.parametrize("text", ['{"DCGM Diagnostic": null}', '{"DCGM Diagnostic": {"test_categories": [null,"
-" {"tests": [null]}]}}'])
+@pytest.mark.parametrize(
+    "text", ['{"DCGM Diagnostic": null}', '{"DCGM Diagnostic": {"test_categories": [null, {"tests": [null]}]}}']
+)
 def test_holes_in_the_document_are_survived_and_are_not_a_pass(text: str) -> None:
     assert [sign.status for sign in dcgm_diag.signs(text)] == [Status.UNKNOWN]
 

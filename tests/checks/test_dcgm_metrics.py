@@ -49,8 +49,9 @@ def test_the_recorded_scrapes_read_like_the_reference_parser() -> None:
         assert len(list(samples(text))) == theirs > 0, file.name
 
 
-@pytest.mark.parametrize("value", ["9223372036854775792", "9223372036854775794", "2147483632", "140737488355330","
-" "NaN"])
+@pytest.mark.parametrize(
+    "value", ["9223372036854775792", "9223372036854775794", "2147483632", "140737488355330", "NaN"]
+)
 def test_a_blank_is_not_a_number(value: str) -> None:
     text = f'DCGM_FI_DEV_ROW_REMAP_FAILURE{{gpu="0"}} {value}\nDCGM_FI_DEV_XID_ERRORS{{gpu="0"}} {value}\n'
     assert dcgm_metrics.signs(text) == []

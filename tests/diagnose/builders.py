@@ -21,11 +21,22 @@ def xid(code: int, text: str = "", gpu: str = "3b", at: float = 10.0) -> str:
     return f"[{at:.6f}] NVRM: Xid (PCI:0000:{gpu}:00): {code}, {text}"
 
 
-def seen(code: str, status: Status = Status.FAILED, device: str = "0000:3b:00", check: str ="
-" "nvidia-smi", **traits: str) -> Finding:
+def seen(
+    code: str, status: Status = Status.FAILED, device: str = "0000:3b:00", check: str = "nvidia-smi", **traits: str
+) -> Finding:
     severity = Severity.MONITOR if status is Status.DEGRADED else Severity.RESET
-    return Finding(f"boot/9{len(code)}", "agent", check, Place("n1", device), status, code, code,"
-    f" (f"{code}!",), severity, traits=traits)
+    return Finding(
+        f"boot/9{len(code)}",
+        "agent",
+        check,
+        Place("n1", device),
+        status,
+        code,
+        code,
+        (f"{code}!",),
+        severity,
+        traits=traits,
+    )
 
 
 def of(*lines: str) -> list[Diagnosis]:

@@ -56,10 +56,19 @@ def test_a_traceback_with_an_application_xid_is_user_code() -> None:
     assert "KeyError: 'labels'" in told.because
 
 
-ERRORS = ("KeyError: 'a'", "ValueError: bad", "TypeError: no", "IndexError: out of range", "AssertionError: x","
-" "ImportError: y")
-HARD = ("NVRM: Xid (PCI:0000:3b:00): 79, lost", "RuntimeError: CUDA error: uncorrectable ECC error encountered","
-" "GPU is lost")
+ERRORS = (
+    "KeyError: 'a'",
+    "ValueError: bad",
+    "TypeError: no",
+    "IndexError: out of range",
+    "AssertionError: x",
+    "ImportError: y",
+)
+HARD = (
+    "NVRM: Xid (PCI:0000:3b:00): 79, lost",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "GPU is lost",
+)
 
 
 @given(st.sampled_from(ERRORS), st.lists(st.sampled_from((*HARD, "step 3 loss 1.0", "watchdog timeout")), max_size=6))
@@ -70,7 +79,12 @@ def test_a_program_error_is_never_called_hardware(error: str, around: list[str])
 
 @pytest.mark.parametrize(
     "line",
-    ["No Xid 79 errors found", "checking for Xid 48 ...", "INFO uncorrectable ECC errors: 0", "test: GPU is lost is handled"],
+    [
+        "No Xid 79 errors found",
+        "checking for Xid 48 ...",
+        "INFO uncorrectable ECC errors: 0",
+        "test: GPU is lost is handled",
+    ],
 )
 def test_talk_about_an_error_is_not_an_error(line: str) -> None:
     assert verdict(line) is Blame.UNKNOWN
@@ -78,17 +92,22 @@ def test_talk_about_an_error_is_not_an_error(line: str) -> None:
 
 def test_the_same_traceback_has_the_same_signature_whatever_its_numbers() -> None:
     one = blame(TRACEBACK.format(line=3, error="ValueError: step 10 at 0xfe").splitlines()).traceback
-    two = blame([f"[rank7]: {line}" for line in TRACEBACK.format(line=9, error="ValueError: step 99 at 0xab").splitlines()]).traceback
+    two = blame(
+        [f"[rank7]: {line}" for line in TRACEBACK.format(line=9, error="ValueError: step 99 at 0xab").splitlines()]
+    ).traceback
     assert one == two != ""
     assert one != blame(TRACEBACK.format(line=3, error="ValueError: other").splitlines()).traceback
 
 
 def test_the_recorded_job_logs_are_blamed_well_and_no_user_bug_is_hardware(capsys: pytest.CaptureFixture[str]) -> None:
     names = {"infra": "infrastructure"}
-    table = Counter((names.get(row["label"], row["label"]), verdict(row["log"]).value) for row in samples.rows("joblogs.jsonl"))
+    table = Counter(
+        (names.get(row["label"], row["label"]), verdict(row["log"]).value) for row in samples.rows("joblogs.jsonl")
+    )
     with capsys.disabled():
-        print("\njoblogs.jsonl (truth, verdict): " + ", ".join(f"{a} -> {b}"
-        " {n}" for (a, b), n in sorted(table.items())))
+        print(
+            "\njoblogs.jsonl (truth, verdict): " + ", ".join(f"{a} -> {b} {n}" for (a, b), n in sorted(table.items()))
+        )
     assert not any(said == "hardware" and truth != "hardware" for truth, said in table)
     right = sum(n for (truth, said), n in table.items() if truth == said)
     assert right >= 0.9 * table.total()

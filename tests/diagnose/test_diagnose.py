@@ -34,8 +34,11 @@ def test_a_pending_row_remap_can_wait() -> None:
     [
         ("Row Remapper Error: (0x2) - All reserved rows for bank are remapped", "row-remap-failed", "REPLACE"),
         ("Row Remapper Error: (0x2) - Row Remapping table is full", "row-remap-failed", "REPLACE"),
-        ("Row Remapper: (0x2) - Attempting to remap a row that is already pending remapping","
-        " "row-remap-pending", "RESET"),
+        (
+            "Row Remapper: (0x2) - Attempting to remap a row that is already pending remapping",
+            "row-remap-pending",
+            "RESET",
+        ),
         ("something new", "row-remap-error", "RESET"),
     ],
 )
@@ -81,8 +84,9 @@ def test_contained_errors_that_come_again_within_a_day_do_not_wait_for_idle() ->
     assert brief(of(line)) == [("ecc-contained", "RESET", "idle")]
     assert brief(of(line, xid(94, "Contained", at=900.0))) == [("ecc-contained-repeated", "RESET", "checkpoint")]
     now, before, old = kernel(line, at=90_000.0, first=9), kernel(line, at=80_000.0), kernel(line, at=1000.0)
-    assert brief(list(diagnose(now, CATALOG, recent=[*before, *now]))) == [("ecc-contained-repeated", "RESET","
-    " "checkpoint")]
+    assert brief(list(diagnose(now, CATALOG, recent=[*before, *now]))) == [
+        ("ecc-contained-repeated", "RESET", "checkpoint")
+    ]
     assert brief(list(diagnose(now, CATALOG, recent=[*old, *now]))) == [("ecc-contained", "RESET", "idle")]
 
 
@@ -102,8 +106,14 @@ def test_application_faults_of_two_users_on_one_gpu_count_unless_other_gpus_have
 
 
 def test_what_we_cannot_see_is_at_most_a_sick_monitor() -> None:
-    for code in ("tool.timeout", "dcgm.dead", "tool.missing", "dcgm.DCGM_FR_INTERNAL", "never-heard-of","
-    " "smi.remap-failed"):
+    for code in (
+        "tool.timeout",
+        "dcgm.dead",
+        "tool.missing",
+        "dcgm.DCGM_FR_INTERNAL",
+        "never-heard-of",
+        "smi.remap-failed",
+    ):
         (told,) = diagnose([seen(code, Status.UNKNOWN)], CATALOG)
         assert (told.fault, told.severity) == ("monitor-sick", Severity.MONITOR), code
 
@@ -130,16 +140,18 @@ def test_an_nvlink_error_is_decoded_and_an_unknown_driver_means_the_milder_readi
 
 
 def test_the_worst_comes_first_with_its_quoted_lines() -> None:
-    told = of(xid(31, "MMU Fault", gpu="01"), xid(79, "lost", gpu="02"), xid(64, "Row Remapping table is full","
-    " gpu="03"))
+    told = of(
+        xid(31, "MMU Fault", gpu="01"), xid(79, "lost", gpu="02"), xid(64, "Row Remapping table is full", gpu="03")
+    )
     assert [d.severity.name for d in told] == ["REPLACE", "REBOOT", "MONITOR"]
     assert "79, lost" in told[1].because[0]
     assert told[1].place.device == "0000:02:00"
 
 
 def test_the_order_of_the_findings_does_not_matter() -> None:
-    findings = kernel(xid(48, "DBE"), xid(63, REMAP), xid(94, "Contained"), xid(45, "Ch 1"), recovery("0x4 (x)"),"
-    " xid(79, "x", "5e"))
+    findings = kernel(
+        xid(48, "DBE"), xid(63, REMAP), xid(94, "Contained"), xid(45, "Ch 1"), recovery("0x4 (x)"), xid(79, "x", "5e")
+    )
     want = brief(list(diagnose(findings, CATALOG)))
     assert brief(list(diagnose(findings[::-1], CATALOG))) == want
     assert want == [("gpu-lost", "REBOOT", "now"), ("ecc-double-bit", "RESET", "checkpoint")]

@@ -25,22 +25,57 @@ EXAMPLES = 200 * int(os.environ.get("SICKBAY_FUZZ", "1"))
 
 PIECES = st.sampled_from(
     [
-        "NVRM:", " Xid (PCI:", "0000:3b:00", "):", " 79", " 64,", " 154, ", "to 0x", "pid=", "name=","
-        " "<unknown>", "\n", "[1.0] ",
-        "kernel: ", "Nov 22 14:56:44 h ", "SXid (PCI:", ".0): 20034, Fatal", "NETIR_LINK_EVT Fatal XC0 i0 Link 08"
-        " (0x004505c6",
-        "fallen off the bus", "The NVIDIA GPU ", "{", "}", '"', "EDAC MC0: 1 UE ", "PCIe Bus Error:"
-        " severity=Uncorrected (Fatal)",
-        "6,1,2,-;", "<6>", "{\"_TRANSPORT\":\"kernel\",\"MESSAGE\":\"", "\x00", "…", "blocked for more than", ""
-        " [nvidia]", " : ", "Yes",
-        "GPU 00000000:10:00.0", "Remapped Rows", "    ", "Pending", "Unable to determine the device handle for"
-        " GPU", "DCGM_FI_DEV_XID_ERRORS",
-        "Traceback (most recent call last):", "KeyError: 1", "CUDA error: ", "uncorrectable ECC error",
+        "NVRM:",
+        " Xid (PCI:",
+        "0000:3b:00",
+        "):",
+        " 79",
+        " 64,",
+        " 154, ",
+        "to 0x",
+        "pid=",
+        "name=",
+        "<unknown>",
+        "\n",
+        "[1.0] ",
+        "kernel: ",
+        "Nov 22 14:56:44 h ",
+        "SXid (PCI:",
+        ".0): 20034, Fatal",
+        "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6",
+        "fallen off the bus",
+        "The NVIDIA GPU ",
+        "{",
+        "}",
+        '"',
+        "EDAC MC0: 1 UE ",
+        "PCIe Bus Error: severity=Uncorrected (Fatal)",
+        "6,1,2,-;",
+        "<6>",
+        '{"_TRANSPORT":"kernel","MESSAGE":"',
+        "\x00",
+        "…",
+        "blocked for more than",
+        " [nvidia]",
+        " : ",
+        "Yes",
+        "GPU 00000000:10:00.0",
+        "Remapped Rows",
+        "    ",
+        "Pending",
+        "Unable to determine the device handle for GPU",
+        "DCGM_FI_DEV_XID_ERRORS",
+        "Traceback (most recent call last):",
+        "KeyError: 1",
+        "CUDA error: ",
+        "uncorrectable ECC error",
     ]
-)  # fmt: skip
+)
 SOUP = st.lists(st.one_of(PIECES, st.text(max_size=6)), max_size=60).map("".join)
-FINAL = re.compile(r"Remapping Failure|remapped_row_failure|Threshold|Unrepairable|\b64\b|157|161|165|ROW_REMAP"
-r"|SRAM|\b54\b", re.IGNORECASE)
+FINAL = re.compile(
+    r"Remapping Failure|remapped_row_failure|Threshold|Unrepairable|\b64\b|157|161|165|ROW_REMAP|SRAM|\b54\b",
+    re.IGNORECASE,
+)
 
 
 def findings(signs: list[Sign], check: str) -> list[Finding]:
@@ -73,8 +108,11 @@ def test_no_bytes_raise(raw: bytes) -> None:
 @settings(max_examples=EXAMPLES)
 @given(SOUP)
 def test_no_soup_raises_in_the_other_readers_or_condemns_a_part(soup: str) -> None:
-    for name, judge in (("nvidia-smi", nvidia_smi.signs), ("dcgm-l2", dcgm_diag.signs),"
-    " ("metrics", dcgm_metrics.signs)):
+    for name, judge in (
+        ("nvidia-smi", nvidia_smi.signs),
+        ("dcgm-l2", dcgm_diag.signs),
+        ("metrics", dcgm_metrics.signs),
+    ):
         assert worst(findings(judge(soup), name)) < Severity.REPLACE or FINAL.search(soup)
     nvidia_smi.inventory(soup)
     blame(soup.splitlines())
@@ -95,17 +133,22 @@ def test_a_truncated_or_damaged_result_never_becomes_a_replacement(text: str, da
 
 CODES = st.sampled_from([*sorted(CATALOG.codes), "xid.9999", "", "nonsense"])
 TRAITS = st.dictionaries(
-    st.sampled_from(["text", "hex", "intr", "status", "unit", "driver", "events", "span_s", "pid", "sites", "user", "sticky", "mig"]),
+    st.sampled_from(
+        ["text", "hex", "intr", "status", "unit", "driver", "events", "span_s", "pid", "sites", "user", "sticky", "mig"]
+    ),
     st.sampled_from(["", "0", "1", "2", "ffffffff", "570.1", "x", "900", "Fatal", "enabled"]),
 )
 
 
 @settings(max_examples=EXAMPLES)
 @given(st.lists(st.tuples(CODES, st.sampled_from(Status), st.sampled_from(["", "0000:01:00"]), TRAITS), max_size=6))
-def test_no_mix_of_findings_raises_and_unknown_or_ok_never_treats(rows: list[tuple[str, Status, str, dict[str, str]]]) -> None:
+def test_no_mix_of_findings_raises_and_unknown_or_ok_never_treats(
+    rows: list[tuple[str, Status, str, dict[str, str]]],
+) -> None:
     given_ = [
-        Finding(f"b/{n}", "agent", "c","
-        f" Place("n", device), status, code, code, severity=Severity.MONITOR, traits=traits)
+        Finding(
+            f"b/{n}", "agent", "c", Place("n", device), status, code, code, severity=Severity.MONITOR, traits=traits
+        )
         for n, (code, status, device, traits) in enumerate(rows)
     ]
     told = diagnose(given_, CATALOG, recent=given_)

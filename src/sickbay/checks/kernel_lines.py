@@ -28,7 +28,7 @@ _STAMP = (
     + rb"|\d{9,11}\.\d+)"  # journalctl -o short-unix
 )
 _RING = rb"\[\s*\d+(?:\.\d+)?\]\s*"
-# Facility 0 is the kernel's; a record with priority 8 or more was written by a program (Documentation/ABI/testing/dev-kmsg).
+# Facility 0 is the kernel's; a record with priority 8 or more was written by a program (kernel docs, dev-kmsg).
 _HEAD = re.compile(
     rb"\s*(?:"
     rb"[0-7],\d+,\d+,[^;\n]{0,64};"

@@ -153,9 +153,9 @@ class Flood:
         return Run(end, True)
 
 
-_CODE = re.compile(rb"NVRM: Xid \([^)\n]*\): \d+(?=[^\d\n])")
+_CODE = re.compile(rb"NVRM: Xid \([^)]*\): \d+")  # kept bare: it runs over every line of a flood
 _KMSG = re.compile(rb"[0-7],\d+,\d+,[^;\n]*;$")
-_RECORD = re.compile(rb"[0-7],\d+,(\d*?)\d{6},[^;\n]*;(NVRM: Xid \([^)\n]*\): \d+)(?=[^\d\n])[^\n]*\n")
+_RECORD = re.compile(rb"[0-7],\d+,(\d*?)\d{6},[^;\n]*;(NVRM: Xid \([^)\n]*\): \d+)[^\n]*\n")
 _KMSG_RUN = 1 << 16
 _FRACTION = re.compile(rb"[.,](\d{6})(?=\D)")
 

@@ -195,6 +195,7 @@ _OUTSIDE = re.compile(
 )
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Iteration|Interrupt)): ?(.*)$")
 _FRAME = re.compile(r'^\s*File "([^"]+)", line \d+, in (\S+)')
+_WITNESS = re.compile(r"remote process exited|ncclRemoteError|connection (?:closed|reset) by (?:remote )?peer", re.IGNORECASE)
 
 
 def blame(text_lines: Sequence[str]) -> BlameVerdict:
@@ -203,6 +204,15 @@ def blame(text_lines: Sequence[str]) -> BlameVerdict:
     clues = list(_clues(lines))
     trace = signature(lines)
     return _weigh(clues, trace, _symptoms(lines))
+
+
+def blame_gang(logs: Sequence[Sequence[str]]) -> BlameVerdict | None:
+    """The verdict on the logs of a gang's ranks; None if all are empty. A rank that says its peer went away is a
+    witness, not a cause: fifteen of them must not outvote the one that says what it died of."""
+    spoke = [log for log in logs if log]
+    causes = [log for log in spoke if not any(_WITNESS.search(line) for line in log)]
+    lines = [line for log in causes or spoke for line in log]
+    return blame(lines) if lines else None
 
 
 def _symptoms(lines: Sequence[str]) -> tuple[str, ...]:

@@ -57,6 +57,13 @@ def diagnose(findings: Sequence[Finding], catalog: Catalog, *, recent: Sequence[
     return tuple(sorted(merged, key=_worst_first))
 
 
+def says_nothing_new(d: Diagnosis, standing: Iterable[tuple[str, str]]) -> bool:
+    """Is this told already by a (fault, device) that stands on the node? A later instrument may see the same illness
+    from another side: nvidia-smi misses the GPU that XID 79 was about."""
+    told = [(fault, device) for fault, device in standing if d.fault in _SUBSUMES.get(fault, frozenset())]
+    return any(device == d.place.device or not d.place.device for _, device in told)
+
+
 def _worst_first(d: Diagnosis) -> tuple[int, int, float, str, str]:
     return (-d.severity, _URGENCY[d.when], -d.confidence, d.fault, d.place.device)
 
