@@ -375,4 +375,3 @@ def restart(stage: Stage, nodes: tuple[str, ...] = ("node-0002", "node-0003"), f
     step = from_step if from_step is not None else (job.checkpoint.step if job.checkpoint else 0)
     args = {"job": job.id, "attempt": "2", "from_step": str(step)}
     return Action(f"{job.id}#5", Verb.RESTART_JOB, Place(""), args, nodes, sends=1)
-

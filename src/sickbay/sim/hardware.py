@@ -116,7 +116,7 @@ class SimNode:
     def allocatable(self) -> int:
         if not self.ready or self.hung:
             return 0
-        return sum(not gpu.lost for gpu in self.gpus)
+        return len(self.gpus) - sum(1 for gpu in self.gpus if gpu.ailments and gpu.lost)
 
     def serving(self) -> bool:
         """Would a scheduler put work here?"""

@@ -20,7 +20,6 @@ from sickbay.model import (
     Finding,
     Fleet,
     JobChanged,
-    JobPhase,
     Lost,
     Node,
     NodeChanged,
@@ -33,6 +32,7 @@ from sickbay.model import (
     Unguarded,
     Verb,
 )
+from sickbay.platforms.simulated import gang_door
 from sickbay.platforms.simulated.evidence import archive, gather
 from sickbay.platforms.simulated.views import show_job, show_node
 from sickbay.sim import judge
@@ -166,7 +166,8 @@ class SimulatedPlatform:
             node.mark, node.closed = "", False
             node.gate = node.gate and cancel
             self.world.note(
-                "release", node.name, case=case, cancel=cancel, others=",".join(node.others) or "-", treating=node.treating or "-",
+                "release", node.name, case=case, cancel=cancel, others=",".join(node.others) or "-",
+                treating=node.treating or "-",
                 healthy=self.world.truly_healthy(node.name, ("nvidia-smi", "dcgm-l2")),
             )  # fmt: skip
             self.world.touch(node)
@@ -314,16 +315,10 @@ class SimulatedPlatform:
         left = max(1.0, treatment.ends - self.world.now)
         return Started(min(left, 120.0), f"{treatment.verb} of {treatment.node} is under way")
 
-    # -- jobs ---------------------------------------------------------------------------------------------------------
-
-    def _job(self, action: Action) -> SimJob | None:
-        name = action.args.get("job", "")
-        if not name and (node := self._node(action)):
-            name = node.job
-        return self.world.jobs.get(name or action.key.split("#")[0].rsplit("/", 1)[0])
+    # -- jobs (gang_door.py) ------------------------------------------------------------------------------------------
 
     def _checkpoint(self, action: Action) -> Outcome:
-        job = self._job(action)
+        job = gang_door.job_of(self.world, action)
         if job is None or not job.live:
             return Done("no job runs there")
         work = self._work.get(action.key)
@@ -332,55 +327,13 @@ class SimulatedPlatform:
             if ends is None:
                 return Failed(f"{job.id} makes no steps and cannot save")
             work = self._work[action.key] = Work(ends)
-        return self._later(work, lambda: self._has_saved(job))
-
-    def _has_saved(self, job: SimJob) -> Outcome:
-        newest = job.newest_checkpoint()
-        return (
-            Done(f"{job.id} has saved step {newest.step}")
-            if newest and job.live
-            else Failed(f"{job.id} ended before it could save")
-        )
+        return self._later(work, lambda: gang_door.has_saved(job))
 
     def _stop_job(self, action: Action) -> Outcome:
-        job = self._job(action)
-        if job is None:
-            return Done("there is no such job")
-        if action.key in self.world.gangs.stops:
-            return Done(self.world.gangs.stops[action.key])
-        wanted, last = int(action.args.get("attempt", job.attempt)), action.args.get("last_step")
-        if job.attempt > wanted:
-            return Failed(f"moved: {job.id} is at attempt {job.attempt}")
-        if not job.live:
-            return Done(f"{job.id} does not run")
-        step = job.step(self.world.now)
-        if last is not None and step > int(last):
-            return Failed(f"moved: {job.id} has reached step {step}, beyond {last}")
-        self.world.gangs.stop(job, action.key)
-        said = self.world.gangs.stops[action.key] = f"{job.id} attempt {job.attempt} is stopped at step {step}"
-        return Done(said)
+        return gang_door.stop(self.world, action)
 
     def _restart_job(self, action: Action) -> Outcome:
-        job = self._job(action)
-        if job is None:
-            return Failed("there is no such job")
-        attempt = int(action.args.get("attempt", job.attempt + 1))
-        done = self.world.gangs.restarts.get(action.key)
-        if done or job.attempt == attempt:
-            return Done(done or f"attempt {attempt} is already there")
-        if job.attempt > attempt:
-            return Failed(f"attempt {job.attempt} of {job.id} is already there")
-        if not action.call:
-            return Lost(f"attempt {attempt} of {job.id} was never made")
-        if job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE):
-            return Failed(f"{job.id} is {job.phase.value.lower()}")
-        from_step = int(action.args.get("from_step", 0))
-        why = self.world.gangs.refusal(job, action.nodes, from_step)
-        if why:
-            self.world.note("restart-refused", "", job=job.id, key=action.key, why=why.replace(" ", "_"))
-            return Failed(f"refused: {why}")
-        self.world.gangs.restart(action.key, job, attempt, from_step, action.nodes)
-        return Done(f"{job.id} attempt {attempt} is placed on {len(action.nodes)} nodes")
+        return gang_door.restart(self.world, action)
 
     # -- work under way -----------------------------------------------------------------------------------------------
 
