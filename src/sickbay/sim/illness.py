@@ -182,5 +182,15 @@ class Illness:
 
 # Signs that nvidia-smi prints in a field of its own and that mean a fault, not a counter.
 HARD_SIGNS = frozenset(
-    "lost remap_failed remap_pending sram_threshold recovery hung down dram_uncorrectable slowdown".split()
+    (
+        "lost",
+        "remap_failed",
+        "remap_pending",
+        "sram_threshold",
+        "recovery",
+        "hung",
+        "down",
+        "dram_uncorrectable",
+        "slowdown",
+    )
 )
