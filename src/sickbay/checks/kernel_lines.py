@@ -169,7 +169,7 @@ _RM_INIT = re.compile(
     rb"NVRM: (?:GPU " + BDF + rb": )?(?:RmInitAdapter failed!|rm_init_adapter failed|RmInitAdapter: Cannot initialize)"
     rb"|NVRM: osInitNvMapping: \*\*\* Cannot attach gpu"
 )
-_EDAC = re.compile(rb"EDAC (?:\S+ )?MC\d*:? ?(?:.{0,40}\b)?UE\b|mce: Uncorrected hardware memory error")
+_EDAC = re.compile(rb"EDAC MC\d+: (?:\d+ )?UE\b|mce: Uncorrected hardware memory error")
 _HARDWARE = re.compile(
     rb"(?:mce: )?(?:\{\d+\})?\[Hardware Error\]:\s+(?:"
     rb"(?P<fatal>Machine check: Processor context corrupt|System Fatal error|event severity: fatal"

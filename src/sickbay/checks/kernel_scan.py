@@ -29,7 +29,7 @@ _KEYWORDS = (
     b"XID event received: code=",
     b"Uncorrect",
     b"DPC: containment event",
-    b"EDAC ",
+    b"EDAC MC",
     b"[Hardware Error]: ",
     b"Kernel panic - not syncing",
     b"health compromised",

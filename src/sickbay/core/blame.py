@@ -195,7 +195,9 @@ _OUTSIDE = re.compile(
 )
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Iteration|Interrupt)): ?(.*)$")
 _FRAME = re.compile(r'^\s*File "([^"]+)", line \d+, in (\S+)')
-_WITNESS = re.compile(r"remote process exited|ncclRemoteError|connection (?:closed|reset) by (?:remote )?peer", re.IGNORECASE)
+_WITNESS = re.compile(
+    r"remote process exited|ncclRemoteError|connection (?:closed|reset) by (?:remote )?peer", re.IGNORECASE
+)
 
 
 def blame(text_lines: Sequence[str]) -> BlameVerdict:
