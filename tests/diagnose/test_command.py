@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from sickbay.checks.recognise import kind_of
 from sickbay.cli import diagnose as cli
 from sickbay.errors import InputError
+from tests.checks import samples
 from tests.checks.test_dcgm_diag import PASS, failed, result
 from tests.checks.test_nvidia_smi import text as smi_text
 
@@ -187,3 +189,10 @@ def test_a_reader_that_goes_away_is_no_accident(put: Any) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert json.loads(done.stdout)["code"] == "xid.79"
     assert "Traceback" not in done.stderr
+
+
+def test_recorded_job_logs_are_recognised_unless_nothing_but_kernel_lines_is_left_of_them() -> None:
+    kinds = [(row["id"], kind_of(row["log"])) for row in samples.rows("joblogs.jsonl")]
+    only_kernel_lines = {11, 13, 47}
+    assert {number for number, kind in kinds if kind == "kernel"} <= only_kernel_lines
+    assert sum(kind == "joblog" for _, kind in kinds) >= 20

@@ -13,10 +13,10 @@ from sickbay.checks import job_log
 KINDS = ("kernel", "dcgm", "smi", "metrics", "joblog")
 
 _DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"|"test_categories"')
-_SMI = re.compile(
-    r"<nvidia_smi_log|=+NVSMI LOG=+|^Unable to determine the device handle for|^Failed to initialize NVML"
-    r"|^No devices (?:were )?found"
-    r"|^NVIDIA-SMI has failed|^WARNING: infoROM is corrupted",
+_SMI = re.compile(r"<nvidia_smi_log|=+NVSMI LOG=+")
+_SMI_FAILED = re.compile(
+    r"^(?:Unable to determine the device handle for|Failed to initialize NVML|No devices (?:were )?found"
+    r"|NVIDIA-SMI has failed|WARNING: infoROM is corrupted)",
     re.MULTILINE,
 )
 _METRICS = re.compile(r"^(?:# (?:HELP|TYPE) )?DCGM_(?:FI|EXP)_\w+[ {]", re.MULTILINE)
@@ -26,6 +26,7 @@ _KERNEL = re.compile(
     r"|(?:\S+\s+\d+\s+|\d{4}-\d\d-\d\dT)[\d:.,+-]+Z?\s+\S+\s+[\w./()-]+(?:\[\d+\])?:\s|NVRM:|nvidia-\w+:"
     r"|\{\"?.{0,400}\"_TRANSPORT\")"
 )
+_PASTED = re.compile(r"\s*(?:NVRM:|nvidia-\w+:)")
 _BARE = re.compile(
     r"\s*(?:ACPI|PCI|EXT4-fs|mlx5_core|pcieport|EDAC|mce|usb|IPMI|ipmi|efa|ena|infiniband|LustreError"
     r"|Out of memory|oom|watchdog"
@@ -42,9 +43,13 @@ def kind_of(text: str) -> str:
             return kind
     lines = [line[:600] for line in text.splitlines() if line.strip()][:2000]
     kernel = sum(_KERNEL.match(line) is not None for line in lines)
-    if lines and kernel * 2 > len(lines):
+    pasted = sum(_PASTED.match(line) is not None for line in lines)  # driver lines without a prefix: people paste them
+    job = job_log.looks_like(text)
+    if _SMI_FAILED.search(text) and not job:  # a job's log may quote it
+        return "smi"
+    if lines and kernel * 2 > len(lines) and not (job and kernel == pasted):
         return "kernel"
-    if job_log.looks_like(text):
+    if job:
         return "joblog"
     bare = sum(_BARE.match(line) is not None for line in lines)
     return "kernel" if lines and (kernel + bare) * 2 >= len(lines) and kernel + bare else ""

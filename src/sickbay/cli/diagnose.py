@@ -119,6 +119,11 @@ def _recognised(name: str, first: bytes, sample: str) -> str:
     if not first.strip():
         raise InputError(f"{name}: empty, so there is nothing to judge")
     found = kind_of(sample)
+    unsure = not found and not binary(first[:65536])
+    if (
+        unsure and blame(sample.splitlines()[-2000:]).blame is not Blame.UNKNOWN
+    ):  # no shape we know, but it tells a story
+        found = "joblog"
     if not found:
         what = "binary data" if binary(first[:65536]) else "not a log or tool output we know"
         raise InputError(f"{name}: {what}; if it is one of {', '.join(KINDS)}, say so with --kind")
