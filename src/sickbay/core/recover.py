@@ -159,13 +159,17 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
 
 
 def _adopt(job: Job | None, now: Now, cluster: str) -> Recovery | None:
-    """A managed job that runs gets a record, so that its progress is watched from now on."""
+    """A managed job that runs gets a record, so that its progress is watched from now on.
+
+    Its steps are counted from the watch time: a job that was given up and started again by its owner gets a second
+    record, and the keys of the first one's actions must never be used again (a door answers a known key without acting).
+    """
     if job is None or not job.managed or job.phase is not JobPhase.RUNNING:
         return None
     newest = job.checkpoint.step if job.checkpoint else -1
-    entry = Entry(0, "ADOPTED", now.wall, "sickbay", f"{job.id} runs on {len(job.nodes)} nodes", P.RUNNING.value)
+    entry = Entry(int(now.watch), "ADOPTED", now.wall, "sickbay", f"{job.id} runs on {len(job.nodes)} nodes", P.RUNNING.value)
     return Recovery(
-        job=job.id, phase=P.RUNNING, attempt=job.attempt, step=0, entered=now.watch, deadline=None, nodes=job.nodes,
+        job=job.id, phase=P.RUNNING, attempt=job.attempt, step=int(now.watch), entered=now.watch, deadline=None, nodes=job.nodes,
         job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner, journal=(entry,),
         cluster=cluster,
     )  # fmt: skip
@@ -291,11 +295,17 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     r = _judge(s, r, findings)
     if r.blame is Blame.USER_CODE:
         return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
-    if r.blame is Blame.UNKNOWN and r.swap:
+    if r.blame is Blame.UNKNOWN and r.swap and not _has_new_checkpoint(job, r):
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
     if r.blame is Blame.UNKNOWN:
         r = replace(r, swap=True)
     return (E.BLAMED, f"{explain.BLAME_WORDS[r.blame or Blame.UNKNOWN]}: {_first(r.because)}"), r
+
+
+def _has_new_checkpoint(job: Job, r: Recovery) -> bool:
+    """Did it get further since the last restart? Then an unexplained failure weeks later is a first one again."""
+    start = start_from(job, r)
+    return start is not None and start.step > r.checkpoint_step
 
 
 def _first(because: Sequence[str]) -> str:
@@ -360,9 +370,7 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if job.phase is JobPhase.RUNNING:
         return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
-    start = start_from(job, r)
-    fresh = start is not None and start.step > r.checkpoint_step
-    barren = 0 if fresh else r.barren + 1
+    barren = 0 if _has_new_checkpoint(job, r) else r.barren + 1
     if barren >= policy.barren_limit:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
@@ -474,7 +482,7 @@ def _ask_restart(r: Recovery, job: Job) -> Recovery:
 
 def _ask(r: Recovery, verb: Verb, nodes: tuple[str, ...], **args: object) -> Action:
     words = {"job": r.job, **{name: str(value) for name, value in args.items()}}
-    return Action(f"{r.job}#{r.step}", verb, Place(""), words, nodes)
+    return Action(f"{r.job}#{r.attempt}.{r.step}", verb, Place(""), words, nodes)
 
 
 def _silent(s: JobSlice, before: Recovery, after: Recovery) -> list[tuple[str, str]]:
