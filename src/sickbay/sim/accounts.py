@@ -41,6 +41,12 @@ def _surviving(job: SimJob, now: float) -> int:
     return (newest.step if newest else first) - first
 
 
+def _mending(job: SimJob, end: float) -> float:
+    """Ended by its own code and not started again yet: its owner is at work, and nobody keeps it from running."""
+    last = job.attempts[-1]
+    return end - last.ended if last.user_code and last.ended is not None and not job.live else 0.0
+
+
 def _productive_steps(job: SimJob, surviving: int) -> int:
     """Surviving steps of attempts that the user's own code did not end, each counted once."""
     steps, ceiling = 0, job.spec.first_step + surviving
@@ -58,10 +64,11 @@ def job_account(job: SimJob, now: float, gpus_per_node: int = 8) -> JobAccount:
         took = (end if attempt.ended is None else attempt.ended) - attempt.started
         running += took
         user += took if attempt.user_code else 0.0
-    wall = max(0.0, end - job.submitted - user - job.excused_s)
+    excused = job.excused_s + _mending(job, end)
+    wall = max(0.0, end - job.submitted - user - excused)
     surviving = _surviving(job, now)
     productive = min(_productive_steps(job, surviving) * job.spec.step_s, wall)
-    queued = max(0.0, end - job.submitted - running - job.excused_s)
+    queued = max(0.0, end - job.submitted - running - excused)
     lost_h = (wall - productive) / 3600 * len(job.nodes) * gpus_per_node
     interruptions = sum(a.ended is not None and a.end != "completed" and not a.user_code for a in job.attempts)
     return JobAccount(

@@ -1,0 +1,227 @@
+"""`sickbay sim`: simulated fleets with the real brain in them. run, compare, check, mutants.
+
+Composition of worlds, brains and policies; the counting is sim/report.py's. Needs no cluster and touches none.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sickbay.model import Case, Recovery
+from sickbay.settings import Policy, Settings
+from sickbay.sim.report import Report, report
+from sickbay.sim.workload import DAY, Scene, Staff, build
+
+app = typer.Typer(no_args_is_help=True, help="Simulated fleets: run, compare, check, mutants.")
+
+SLOW_S = 2.0  # a run that takes longer says how far it is
+SLICES = 200  # of a run, between two words about progress
+EVERYTHING = 10_000_000
+
+SeedOption = Annotated[int, typer.Option("--seed", help="Same seed, same run, byte for byte.")]
+NodesOption = Annotated[int, typer.Option("--nodes", help="Nodes of 8 GPUs.")]
+DaysOption = Annotated[float, typer.Option("--days", help="Simulated days.")]
+PolicyOption = Annotated[
+    Path | None, typer.Option("--policy", metavar="FILE", help="A settings file; else every verb is allowed.")
+]
+PresetOption = Annotated[str, typer.Option("--preset", help="Fault rates: llama3, rsc1, rsc2 or noisy.")]
+JobsOption = Annotated[str, typer.Option("--jobs", help="Mix of jobs: one, mix, small or none.")]
+ScaleOption = Annotated[float, typer.Option("--scale", help="Times the preset's fault rate.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command()
+def run(
+    seed: SeedOption = 0,
+    nodes: NodesOption = 256,
+    days: DaysOption = 7.0,
+    policy: PolicyOption = None,
+    preset: PresetOption = "llama3",
+    jobs: JobsOption = "one",
+    scale: ScaleOption = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a fleet for some virtual days under the real brain, and say what it cost."""
+    result = ours(Scene(seed, nodes, days, preset, jobs, scale), settings_of(policy))
+    print(json.dumps(result.as_dict(), indent=2) if as_json else "\n".join(rows(result)))
+
+
+@app.command()
+def compare(
+    seed: SeedOption = 0,
+    nodes: NodesOption = 256,
+    days: DaysOption = 7.0,
+    policy: PolicyOption = None,
+    preset: PresetOption = "llama3",
+    jobs: JobsOption = "one",
+    scale: ScaleOption = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """The same seed under our policy and under the originals': what each cost, side by side."""
+    scene, settings = Scene(seed, nodes, days, preset, jobs, scale), settings_of(policy)
+    both = ours(scene, settings), originals(scene)
+    if as_json:
+        print(json.dumps({r.policy: r.as_dict() for r in both}, indent=2))
+    else:
+        print("\n".join(side_by_side(*both)))
+
+
+@app.command()
+def check(
+    seeds: Annotated[int, typer.Option("--seeds", help="How many.")] = 300,
+    first: Annotated[int, typer.Option("--first", help="The first seed.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes side by side.")] = 2,
+) -> None:
+    """Seeded runs with misbehaving doors, clocks and leaders, judged by the world's truth."""
+    from sickbay.sim.check import check_seeds
+
+    raise typer.Exit(check_seeds(first, seeds, jobs))
+
+
+@app.command()
+def mutants(
+    seeds: Annotated[int, typer.Option("--seeds", help="Seeds for each mutant.")] = 64,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes side by side.")] = 2,
+) -> None:
+    """Break the brain and the doors on purpose, one rule at a time: every mutant must be caught."""
+    from sickbay.sim.mutants import run_mutants
+
+    raise typer.Exit(run_mutants(seeds, jobs))
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def settings_of(policy: Path | None) -> Settings:
+    """The file's settings, its variables left out: a run depends on nothing but what was typed."""
+    if policy is None:
+        return Settings(policy=Policy(max_verb="REPLACE", approval=()))
+    from sickbay.settings_load import load
+
+    return load(policy, {}).settings
+
+
+def ours(scene: Scene, settings: Settings) -> Report:
+    """The real brain in virtual time."""
+    from sickbay.sim.run import SimRun
+
+    world, arrivals = build(scene)
+    sim = SimRun(world, settings)
+    staff = Staff(world, lambda job: sim.store.get(Recovery, job) is None)
+    turns = [0]
+    sim.on_turn.append(lambda: turns.__setitem__(0, turns[0] + 1))
+    sim.add_brain()
+    seconds = _pass_time(scene, sim.run_until, world.now, "Sickbay")
+    ended = [*sim.store.history(Case, limit=EVERYTHING)]
+    still_open = [stored.value for stored in sim.store.list(Case)]
+    return report(
+        scene, "sickbay", world, staff, arrivals.struck, seconds, ended=ended, still_open=still_open, turns=turns[0]
+    )
+
+
+def originals(scene: Scene) -> Report:
+    """The originals' monitor and a job operator in the same world."""
+    from sickbay.platforms.simulated.platform import SimulatedPlatform
+    from sickbay.sim.originals import REQUEUE_S, Originals
+
+    world, arrivals = build(scene, requeue_s=REQUEUE_S)
+    Originals(world, SimulatedPlatform(world, progress_s=0.0))
+    staff = Staff(world, lambda job: False)  # the operator never gives up
+    seconds = _pass_time(scene, world.run_until, world.now, "originals")
+    return report(scene, "originals", world, staff, arrivals.struck, seconds)
+
+
+def _pass_time(scene: Scene, run_until: Callable[[float], None], start: float, who: str) -> float:
+    """Let the days pass; a run that takes longer than a moment says on stderr how far it is."""
+    begun = said = time.monotonic()
+    for part in range(1, SLICES + 1):
+        run_until(start + scene.days * DAY * part / SLICES)
+        now = time.monotonic()
+        if now - begun > SLOW_S and now - said > 1.0:
+            said = now
+            print(f"{who}: day {scene.days * part / SLICES:.1f} of {scene.days:g}", file=sys.stderr)
+    return time.monotonic() - begun
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def rows(r: Report) -> list[str]:
+    """A run for people."""
+    lines = [f"{r.nodes:,} nodes, {r.days:g} days, seed {r.seed}: {r.faults} faults struck", ""]
+    lines += [f"  {name:<34}{value}" for name, value in [*_figures(r).items(), *_case_figures(r).items()]]
+    speed = f"{r.node_days_per_s:,.0f} node-days a second ({r.seconds:.1f} s"
+    lines += ["", f"  {speed}{f', {r.turns:,} turns' if r.turns is not None else ''})", f"  trace {r.digest}"]
+    return lines
+
+
+def _figures(r: Report) -> dict[str, str]:
+    treated = ", ".join(f"{verb} {count}" for verb, count in sorted(r.treatments.items())) or "none"
+    return {
+        "ETTR": "not measured" if r.ettr is None else f"{r.ettr:.2%}",
+        "GPU-hours lost by jobs": f"{r.gpu_hours_lost:,.0f}",
+        "GPU-hours of nodes out of service": f"{r.gpu_hours_out:,.0f}",
+        "interruptions of jobs": f"{r.interruptions:,} (and {r.user_code_attempts} user-code attempts excluded)",
+        "steps computed twice": f"{r.lost_steps:,}",
+        "restarts from corrupt checkpoints": f"{r.corrupt_restarts}",
+        "nodes taken out of service": f"{r.disruptions}",
+        "  of those with nothing wrong": f"{r.wrong_disruptions}",
+        "treatments": treated,
+        "returned while still sick": f"{r.returned_sick}",
+        "a person called to a job": f"{r.people_called}",
+        "nodes exchanged by hand": f"{r.exchanged_by_hand}",
+        "jobs resubmitted by their owner": f"{r.resubmitted}",
+    }
+
+
+def _case_figures(r: Report) -> dict[str, str]:
+    if r.cases is None or r.mttr is None or r.relapse is None:
+        return {}
+    parts = ", ".join(f"{part} {_span(s)}" for part, s in r.mttr.parts_s.items())
+    more = f"; {r.mttr.censored} censored, at least {_span(r.mttr.censored_at_least_s)}" if r.mttr.censored else ""
+    rate, back = r.false_disruption_rate, r.relapse
+    return {
+        "cases by ending": ", ".join(f"{end} {count}" for end, count in r.cases.items()) or "none",
+        "MTTR": f"{_span(r.mttr.mean_s)} over {r.mttr.cases} cases ({parts}){more}" if r.mttr.cases else f"none{more}",
+        "relapse within 7 days": f"{back.relapsed} of {back.resolved} resolved ({back.censored} too young to tell)",
+        "false-disruption rate": "not measured" if rate is None else f"{rate:.1%}",
+    }
+
+
+def _span(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3600:.1f} h"
+
+
+def side_by_side(a: Report, b: Report) -> list[str]:
+    """Two runs in two columns, and whatever the second one did better, said aloud."""
+    left, right = _figures(a), _figures(b)
+    lines = [f"{a.nodes:,} nodes, {a.days:g} days, seed {a.seed}", "", f"  {'':<34}{a.policy:<46}{b.policy}"]
+    lines += [f"  {name:<34}{left[name]:<46}{right[name]}" for name in left]
+    better = [words for words, wins in _where_second_wins(a, b) if wins]
+    return [*lines, "", f"{b.policy} did better in: {', '.join(better) or 'nothing that is counted here'}."]
+
+
+def _where_second_wins(a: Report, b: Report) -> list[tuple[str, bool]]:
+    less: list[tuple[str, Any, Any]] = [
+        ("GPU-hours lost by jobs", a.gpu_hours_lost, b.gpu_hours_lost),
+        ("GPU-hours out of service", a.gpu_hours_out, b.gpu_hours_out),
+        ("interruptions", a.interruptions, b.interruptions),
+        ("steps computed twice", a.lost_steps, b.lost_steps),
+        ("restarts from corrupt checkpoints", a.corrupt_restarts, b.corrupt_restarts),
+        ("nodes taken out", a.disruptions, b.disruptions),
+        ("wrong disruptions", a.wrong_disruptions, b.wrong_disruptions),
+        ("returned while sick", a.returned_sick, b.returned_sick),
+        ("calls to people", a.people_called, b.people_called),
+        ("nodes exchanged by hand", a.exchanged_by_hand, b.exchanged_by_hand),
+        ("jobs resubmitted", a.resubmitted, b.resubmitted),
+    ]
+    return [("ETTR", (b.ettr or 0.0) > (a.ettr or 0.0)), *((name, theirs < our) for name, our, theirs in less)]
