@@ -192,8 +192,7 @@ READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
 
 def _verdict(job: Job | None) -> blame.BlameVerdict | None:
     """What the logs of the ranks that died by themselves say."""
-    lines = [line for x in (job.exits if job else ()) for line in x.tail]
-    return blame.blame(lines) if lines else None
+    return blame.blame_gang([x.tail for x in job.exits]) if job else None
 
 
 def _is_worth_keeping(before: Recovery, after: Recovery) -> bool:
