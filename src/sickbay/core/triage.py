@@ -60,7 +60,8 @@ def take(record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: C
     record = replace(record, seen=_remember(record.seen, new, node.boot_id))
     sick = [f for f in new if f.status in (Status.FAILED, Status.DEGRADED)]
     diagnoses = [*diagnosing.diagnose(sick, catalog, recent=findings), *_hung(record, new, node)]
-    treated = tuple(d for d in diagnoses if _treats(d, catalog))
+    standing = [(la.fault, la.place.device) for la in record.latched if la.boot_id in ("", node.boot_id)]
+    treated = tuple(d for d in diagnoses if _treats(d, catalog) and not diagnosing.says_nothing_new(d, standing))
     record = replace(record, latched=_latch(record.latched, treated, new, now))
     remarks = tuple(f for f in new if f.status is not Status.OK and not _is_case_matter(f, treated))
     triaged = _clear(record, node, findings, catalog, now, treated)
