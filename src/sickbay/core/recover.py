@@ -162,16 +162,17 @@ def _adopt(job: Job | None, now: Now, cluster: str) -> Recovery | None:
     """A managed job that runs gets a record, so that its progress is watched from now on.
 
     Its steps are counted from the watch time: a job that was given up and started again by its owner gets a second
-    record, and the keys of the first one's actions must never be used again (a door answers a known key without acting).
+    record, and the keys of the first one's actions must never come again (a door answers a known key without acting).
     """
     if job is None or not job.managed or job.phase is not JobPhase.RUNNING:
         return None
     newest = job.checkpoint.step if job.checkpoint else -1
-    entry = Entry(int(now.watch), "ADOPTED", now.wall, "sickbay", f"{job.id} runs on {len(job.nodes)} nodes", P.RUNNING.value)
+    first, why = int(now.watch), f"{job.id} runs on {len(job.nodes)} nodes"
+    entry = Entry(first, "ADOPTED", now.wall, "sickbay", why, P.RUNNING.value)
     return Recovery(
-        job=job.id, phase=P.RUNNING, attempt=job.attempt, step=int(now.watch), entered=now.watch, deadline=None, nodes=job.nodes,
-        job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner, journal=(entry,),
-        cluster=cluster,
+        job=job.id, phase=P.RUNNING, attempt=job.attempt, step=first, entered=now.watch, deadline=None,
+        nodes=job.nodes, job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner,
+        journal=(entry,), cluster=cluster,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""What a simulated run cost, counted as docs/metrics.md says: from the world's truth, and from the cases where they exist.
+"""What a simulated run cost, counted as docs/metrics.md says: from the world's truth, and from cases where they exist.
 
-`sickbay sim run` and `compare` print it. It reads finished runs and changes nothing. Figures that a policy has no notion
-of (cases, for the originals) are None: "not measured", never a guess.
+`sickbay sim run` and `compare` print it. It reads finished runs and changes nothing. Figures that a policy has no
+notion of (cases, for the originals) are None: "not measured", never a guess.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from sickbay.model import Case, Event, Phase, Verb
 from sickbay.sim.accounts import JobAccount
-from sickbay.sim.world import Fact, World
 from sickbay.sim.workload import DAY, Scene, Staff
+from sickbay.sim.world import Fact, World
 
 PARTS = ("detect", "decide", "drain", "repair", "verify")
 RELAPSE_S = 7 * DAY
@@ -116,7 +116,7 @@ def corrupted_lineages(log: Iterable[Fact]) -> int:
 
 
 def _is_sick_return(fact: Fact) -> bool:
-    """Work may land there, and checks would certainly have found something. A node under treatment takes no work yet."""
+    """Work may land there though checks would have found something. A node under treatment takes no work yet."""
     if fact.kind not in ("release", "returned"):
         return False
     return not fact.detail["healthy"] and fact.detail.get("treating", "-") == "-"
