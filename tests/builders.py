@@ -132,7 +132,7 @@ def an_action(verb: Verb = Verb.REBOOT, key: str = "n1.1/7", **changed: Any) -> 
     return replace(Action(key, verb, Place("n1")), **changed)
 
 
-def a_command(verb: str, *, why: str = "because I say so", **args: str) -> Command:
+def a_command(verb: str, /, *, why: str = "because I say so", **args: str) -> Command:
     return Command(f"cmd-{verb}", verb, "n1.1", "ann", why, WALL, args)
 
 

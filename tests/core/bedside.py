@@ -97,7 +97,7 @@ class Bedside:
         self.live = self.last = replace(self.case, pending=replace(self.case.pending, sends=1, sent_at=self.now))
         return self
 
-    def commands(self, verb: str, **args: str) -> Bedside:
+    def commands(self, verb: str, /, **args: str) -> Bedside:
         return self.turns(commands=(a_command(verb, **args),))
 
     def waits(self, seconds: float) -> Bedside:

@@ -1,0 +1,358 @@
+"""A person's word, and what others do to the node: hold, pause, approve, abort, retry, examine, uncordon, delete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sickbay.model import Done, Failed, Lost, Outcome, Phase, Unguarded, Verb
+from tests.builders import a_case, a_finding, a_latch, a_node, a_policy, a_record, an_action
+from tests.core.bedside import Bedside
+
+TOUCHED = (
+    Phase.CORDONING,
+    Phase.HOLDING,
+    Phase.DRAINING,
+    Phase.COLLECTING,
+    Phase.QUEUED,
+    Phase.REPAIRING,
+    Phase.VERIFYING,
+    Phase.RETURNING,
+)
+
+
+def at(phase: Phase, code: str = "xid.79", **policy: object) -> Bedside:
+    return Bedside(policy=a_policy(**policy)).finds(code).until(phase)
+
+
+def escalated() -> Bedside:
+    return at(Phase.DRAINING).answers(Failed("a pod cannot be evicted"))
+
+
+# --- abort ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_abort_before_anything_was_touched_ends_the_case_at_once() -> None:
+    bed = at(Phase.WAITING).commands("abort")
+    assert bed.phase is Phase.DISMISSED
+    assert bed.decision is not None
+    assert bed.decision.consumed == ("cmd-abort",)
+
+
+@pytest.mark.parametrize("phase", TOUCHED)
+def test_an_abort_takes_off_our_marks_and_nothing_else(phase: Phase) -> None:
+    bed = at(phase).commands("abort")
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+    assert bed.case.pending is not None
+    assert bed.case.pending.args["cancel"] == "1"
+    assert bed.answers().phase is Phase.DISMISSED
+
+
+def test_after_an_abort_the_fault_is_left_in_peace_for_a_while() -> None:
+    bed = at(Phase.HOLDING).commands("abort").answers()
+    assert bed.record.quiet == {"gpu-lost": bed.now + a_policy().quiet_s}
+    assert bed.turns().live is None
+    assert bed.waits(a_policy().quiet_s).phase is Phase.WAITING
+    assert bed.case.id == "n1.2"
+
+
+def test_an_abort_is_journalled_with_who_and_why() -> None:
+    bed = at(Phase.HOLDING).commands("abort")
+    last = bed.case.journal[-1]
+    assert (last.by, last.why) == ("ann", "because I say so")
+
+
+def test_a_case_that_is_let_go_first_watches_its_treatment_to_the_end() -> None:
+    bed = at(Phase.REPAIRING).is_sent()
+    key = bed.case.pending.key if bed.case.pending else ""
+    bed.commands("abort")
+    assert bed.case.pending is not None
+    assert (bed.asks, bed.case.pending.key, bed.case.pending.call) == (Verb.REBOOT, key, False)
+    bed.answers(Done())
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+    assert bed.case.pending is not None
+    assert bed.case.pending.key != key
+    assert bed.answers().phase is Phase.DISMISSED
+
+
+@pytest.mark.parametrize("outcome", [Failed("it broke"), Lost("never arrived"), Unguarded("booted since")])
+def test_a_watched_treatment_that_failed_or_never_arrived_is_over_too(outcome: Outcome) -> None:
+    bed = at(Phase.REPAIRING).is_sent().commands("abort").answers(outcome)
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+
+
+def test_a_treatment_that_was_never_sent_needs_no_watching() -> None:
+    assert at(Phase.REPAIRING).commands("abort").asks is Verb.RELEASE
+
+
+def test_a_treatment_that_timed_out_is_still_watched_when_the_case_is_let_go_later() -> None:
+    bed = at(Phase.REPAIRING).is_sent().waits(1_800.0)
+    assert bed.phase is Phase.QUEUED
+    assert bed.commands("abort").asks is Verb.REBOOT
+
+
+def test_a_release_that_fails_goes_to_a_person() -> None:
+    bed = at(Phase.HOLDING).commands("abort").answers(Failed("forbidden"))
+    assert bed.phase is Phase.ESCALATED
+    assert bed.asks is None
+
+
+@pytest.mark.parametrize("verb", ["retry", "examine"])
+def test_a_cancelled_case_is_never_revived(verb: str) -> None:
+    bed = at(Phase.HOLDING).commands("abort").answers(Failed("forbidden")).commands(verb)
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+
+
+def test_a_cancelled_case_whose_node_rejoins_is_let_go_not_cordoned() -> None:
+    bed = at(Phase.HOLDING).commands("abort").answers(Failed("forbidden")).shows(uid="uid-2")
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+
+
+def test_what_is_found_while_a_case_is_let_go_opens_the_next_one() -> None:
+    bed = at(Phase.HOLDING, "xid.63").commands("abort").finds("xid.79", 5)
+    assert bed.answers().phase is Phase.DISMISSED
+    assert "gpu-lost" not in bed.record.quiet
+    assert bed.turns().case.id == "n1.2"
+    assert [d.fault for d in bed.case.diagnoses] == ["gpu-lost"]
+
+
+# --- retry and examine ------------------------------------------------------------------------------------------------
+
+
+def test_a_retry_closes_and_empties_the_node_again_before_any_treatment() -> None:
+    bed = escalated().commands("retry")
+    assert (bed.phase, bed.asks) == (Phase.CORDONING, Verb.CORDON)
+    bed.until(Phase.REPAIRING)
+    assert bed.path[-6:] == ["CORDONING", "HOLDING", "DRAINING", "COLLECTING", "QUEUED", "REPAIRING"]
+
+
+def test_a_retry_starts_at_the_bottom_of_the_ladder() -> None:
+    case = a_case(Phase.ESCALATED, rung=Verb.REPLACE, visits=3, cordon_version=5)
+    bed = Bedside(case, record=a_record(a_latch())).commands("retry")
+    assert bed.case.rung is None
+    assert bed.until(Phase.REPAIRING).asks is Verb.REBOOT
+
+
+def test_an_examination_asked_for_treats_nothing() -> None:
+    bed = escalated().commands("examine").until(Phase.VERIFYING)
+    assert "REPAIRING" not in bed.path
+
+
+def test_a_command_that_means_nothing_here_says_so_in_the_journal() -> None:
+    bed = at(Phase.HOLDING).commands("retry")
+    assert bed.phase is Phase.HOLDING
+    assert "nothing to retry" in bed.why
+
+
+# --- hold and pause ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", TOUCHED)
+def test_a_held_case_stays_where_it_is_whatever_is_answered(phase: Phase) -> None:
+    bed = at(phase).commands("hold")
+    if bed.case.pending is not None:
+        bed.answers()
+    bed.grants()
+    bed.waits(1e7)
+    assert bed.phase is phase
+    assert "held by ann" in bed.case.refusal
+
+
+def test_a_held_case_gets_its_whole_time_again_when_it_is_let_on() -> None:
+    bed = at(Phase.DRAINING).commands("hold").waits(1e6).commands("unhold")
+    assert bed.phase is Phase.DRAINING
+    assert bed.case.deadline == bed.now + a_policy().drain_s
+
+
+def test_a_held_treatment_gets_its_rungs_whole_time_again() -> None:
+    bed = at(Phase.REPAIRING).commands("hold").waits(1e6).commands("unhold")
+    assert bed.case.deadline == bed.now + 1_800.0
+
+
+def test_a_hold_during_the_examination_means_examining_anew() -> None:
+    bed = at(Phase.VERIFYING).commands("hold")
+    key = bed.case.pending.key if bed.case.pending else ""
+    bed.commands("unhold")
+    assert (bed.phase, bed.asks) == (Phase.VERIFYING, Verb.VERIFY)
+    assert bed.case.pending is not None
+    assert bed.case.pending.key != key
+
+
+def test_a_hold_during_the_return_means_closing_and_examining_anew_without_a_rung() -> None:
+    bed = at(Phase.RETURNING).commands("hold").commands("unhold")
+    assert bed.phase is Phase.CORDONING
+    treated = len(bed.case.rungs_tried)
+    bed.until(Phase.VERIFYING)
+    assert len(bed.case.rungs_tried) == treated
+
+
+def test_a_held_case_can_be_aborted_and_is_really_let_go() -> None:
+    bed = at(Phase.DRAINING).commands("hold").commands("abort")
+    assert bed.phase is Phase.CANCELLING
+    assert bed.answers().phase is Phase.DISMISSED
+
+
+def test_a_held_case_ends_when_its_machine_is_gone() -> None:
+    assert at(Phase.DRAINING).commands("hold").shows(gone=True).phase is Phase.RESOLVED
+
+
+def test_a_pause_freezes_a_case_and_its_end_gives_it_its_time_again() -> None:
+    bed = at(Phase.DRAINING)
+    bed.paused = "fleet is paused by ann: power work"
+    bed.turns()
+    assert bed.case.refusal == bed.paused
+    assert bed.waits(1e6).phase is Phase.DRAINING
+    bed.paused = ""
+    bed.turns()
+    assert bed.phase is Phase.DRAINING
+    assert bed.case.deadline == bed.now + a_policy().drain_s
+    assert [e.event for e in bed.case.journal[-2:]] == ["PAUSED", "RESUMED"]
+
+
+def test_a_case_opened_during_a_pause_goes_no_further_than_suspicion() -> None:
+    bed = Bedside()
+    bed.paused = "fleet is paused by ann"
+    bed.finds("xid.79")
+    assert bed.phase is Phase.SUSPECTED
+    bed.paused = ""
+    assert bed.turns().phase is Phase.WAITING
+
+
+def test_the_end_of_a_pause_does_not_lift_a_hold() -> None:
+    bed = at(Phase.DRAINING).commands("hold")
+    bed.paused = "fleet is paused by ann"
+    bed.turns()
+    bed.paused = ""
+    assert bed.turns().waits(1e6).phase is Phase.DRAINING
+    assert bed.case.held
+
+
+# --- approval ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_approval_is_for_the_verb_it_names() -> None:
+    bed = at(Phase.QUEUED).refuses().commands("approve", verb="REBOOT")
+    assert bed.case.approved == (Verb.REBOOT,)
+    assert bed.case.retry_at is None
+
+
+def test_an_approval_without_a_verb_is_for_what_needs_one() -> None:
+    assert at(Phase.QUEUED).commands("approve").case.approved == (Verb.REPLACE,)
+
+
+# --- what others do to the node ---------------------------------------------------------------------------------------
+
+
+def test_a_persons_uncordon_is_believed_and_the_node_left_alone() -> None:
+    bed = at(Phase.HOLDING).shows(cordoned=False, mark="")
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+    assert "uncordoned" in bed.why
+    assert bed.case.journal[-1].by == "operator"
+
+
+def test_an_uncordon_in_the_middle_of_a_reboot_is_left_alone_too() -> None:
+    bed = at(Phase.REPAIRING).is_sent().shows(cordoned=False, mark="")
+    assert bed.phase is Phase.CANCELLING
+    assert bed.asks is Verb.REBOOT
+
+
+def test_an_uncordon_is_believed_only_at_a_later_version_than_our_cordon() -> None:
+    bed = at(Phase.HOLDING)
+    assert bed.node is not None
+    bed.node = replace(bed.node, cordoned=False, mark="", version=bed.case.cordon_version)
+    assert bed.turns().phase is Phase.HOLDING
+
+
+def test_a_look_from_before_our_cordon_was_answered_is_no_uncordon() -> None:
+    bed = at(Phase.CORDONING).shows(cordoned=False, mark="")
+    assert bed.phase is Phase.CORDONING
+
+
+def test_a_node_that_opts_out_is_let_go() -> None:
+    bed = at(Phase.HOLDING).shows(opted_out=True)
+    assert bed.phase is Phase.CANCELLING
+    assert bed.turns().phase is Phase.CANCELLING
+
+
+def test_an_object_that_is_deleted_is_not_a_machine_that_is_gone() -> None:
+    bed = at(Phase.HOLDING).vanishes()
+    assert bed.phase is not Phase.RESOLVED
+    assert bed.live is not None
+
+
+@pytest.mark.parametrize("phase", TOUCHED)
+def test_a_node_object_that_comes_back_is_closed_again(phase: Phase) -> None:
+    bed = at(phase).shows(uid="uid-2", cordoned=False, mark="")
+    assert (bed.phase, bed.asks) == (Phase.CORDONING, Verb.CORDON)
+    assert bed.case.uid == "uid-2"
+    assert bed.turns().path.count("CORDONING") == (2 if phase is not Phase.CORDONING else 2)
+
+
+def test_a_waiting_case_just_takes_the_new_object() -> None:
+    bed = at(Phase.WAITING).shows(uid="uid-2")
+    assert (bed.phase, bed.case.uid) == (Phase.WAITING, "uid-2")
+
+
+@pytest.mark.parametrize("phase", TOUCHED)
+def test_a_machine_that_is_gone_ends_the_case(phase: Phase) -> None:
+    bed = at(phase)
+    bed.node = None
+    assert bed.turns(gone=True).phase is Phase.RESOLVED
+    assert not bed.record.latched
+
+
+def test_a_machine_that_is_gone_before_we_touched_it_is_dismissed() -> None:
+    assert at(Phase.WAITING).shows(gone=True).phase is Phase.DISMISSED
+
+
+def test_another_machine_under_the_same_name_ends_the_case() -> None:
+    bed = at(Phase.VERIFYING).shows(instance="i-other", uid="uid-2", boot_id="boot-z")
+    assert bed.phase is Phase.RESOLVED
+    assert "another machine" in bed.why
+
+
+# --- common causes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_common_cause_takes_the_verdict_off_the_node() -> None:
+    bed = Bedside()
+    bed.explained = frozenset({"gpu-lost"})
+    assert bed.finds("xid.79").last is None
+    assert not bed.record.latched
+
+
+def test_a_common_cause_lets_an_untreated_case_go() -> None:
+    bed = at(Phase.HOLDING)
+    bed.explained = frozenset({"gpu-lost"})
+    bed.turns()
+    assert bed.phase is Phase.CANCELLING
+    assert "common cause" in bed.why
+
+
+def test_a_common_cause_does_not_end_a_case_whose_treatment_has_begun() -> None:
+    bed = at(Phase.REPAIRING).is_sent()
+    bed.explained = frozenset({"gpu-lost"})
+    assert bed.turns().phase is Phase.REPAIRING
+
+
+def test_a_common_cause_does_not_explain_a_case_with_another_fault_besides() -> None:
+    bed = Bedside().reports(a_finding("xid.95", 1), a_finding("xid.79", 2, device="0000:5e:00")).until(Phase.HOLDING)
+    bed.explained = frozenset({"gpu-lost"})
+    assert bed.turns().phase is Phase.HOLDING
+
+
+def test_a_case_about_a_factor_touches_no_node_and_ends_when_a_person_says_so() -> None:
+    case = a_case(Phase.ESCALATED, node="driver=570.12", factor="driver=570.12")
+    bed = Bedside(case, record=a_record(node="driver=570.12"))
+    bed.node = None
+    assert bed.turns().asks is None
+    bed.commands("abort")
+    assert bed.phase is Phase.DISMISSED
+
+
+def test_an_answer_to_an_older_step_changes_nothing() -> None:
+    case = a_case(Phase.REPAIRING, rung=Verb.REBOOT, pending=an_action(Verb.REBOOT, "n1.1/7", sends=1))
+    bed = Bedside(case, record=a_record(a_latch()), node=a_node())
+    bed.turns(outcome=Done(), answers="n1.1/6")
+    assert bed.case == case
