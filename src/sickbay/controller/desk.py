@@ -5,6 +5,7 @@ Called by controller/loop.py. Everything it keeps between passes can be rebuilt 
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,6 +38,8 @@ from sickbay.model import (
     Verb,
 )
 from sickbay.settings import Policy, Settings
+
+log = logging.getLogger(__name__)
 
 FACTOR_S = {"job": 3_600.0}  # how long a common cause explains new sightings; a day where not named
 FACTOR_DEFAULT_S = 86_400.0
@@ -133,6 +136,7 @@ class Desk:
         case = d.case
         assert case is not None
         if before is None or before.phase is not case.phase:
+            _log_moves(before, case)
             self._seats_stale = True
             self._escalated += case.phase is Phase.ESCALATED and not case.factor
             for job in {j for n in (self._view.nodes.get(case.node),) if n for j in n.jobs}:
@@ -385,6 +389,14 @@ class Desk:
             self._records.put_record(replace(record, notices=_without(record.notices, keys)))
         elif kind == "ledger":
             self.ledger = replace(self.ledger, notices=_without(self.ledger.notices, keys))
+
+
+def _log_moves(before: Case | None, case: Case) -> None:
+    """One line for each thing that happened to a case."""
+    if log.isEnabledFor(logging.INFO):
+        known = before.step if before else -1
+        for e in (e for e in case.journal if e.step > known):
+            log.info("case=%s phase=%s event=%s by=%s why=%r", case.id, e.phase, e.event, e.by, e.why)
 
 
 def _without(notices: tuple[Notice, ...], keys: set[str]) -> tuple[Notice, ...]:

@@ -5,6 +5,7 @@ Called by controller/loop.py.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from sickbay.core.turn import Now
 from sickbay.model import Action, Case, Job, Notice, Outcome, Recovery, RecoveryPhase
 from sickbay.ports import Stored
 from sickbay.settings import Settings
+
+log = logging.getLogger(__name__)
 
 TellSuspects = Callable[[Sequence[tuple[str, str]], Now], None]
 
@@ -119,6 +122,8 @@ class JobDesk:
             self._gangs.pop(job, None)
         self._view.due("job", job, None if ended else self._wake(r, now))
         if before is None or before.value.phase is not r.phase:
+            last = r.journal[-1]
+            log.info("job=%s phase=%s event=%s attempt=%d why=%r", job, r.phase, last.event, r.attempt, last.why)
             for node in r.nodes:
                 if node in self._view.cases:
                     self._view.touch_node(node)

@@ -18,7 +18,7 @@ from sickbay.controller.crew import Crew
 from sickbay.controller.desk import Desk
 from sickbay.controller.dispatch import Answer, Dispatcher, lost_for_good, may_resend, sent
 from sickbay.controller.jobs import JobDesk
-from sickbay.controller.outbox import Outbox
+from sickbay.controller.outbox import Post
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core.turn import Now
@@ -35,7 +35,7 @@ NEAR_PERIODS = 5  # a deadline nearer than this many idle periods is watched clo
 class Controller:
     def __init__(
         self, platform: Platform, store: Store, catalog: Catalog, settings: Settings, clock: Clock, leader: Leader,
-        outbox: Outbox, crew: Crew,
+        outbox: Post, crew: Crew,
     ) -> None:  # fmt: skip
         self._platform, self._settings, self._clock, self._leader = platform, settings, clock, leader
         self._outbox, self._crew = outbox, crew

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from sickbay.model import Done, Failed, Notice, Outcome, Retry, Started
 from sickbay.ports import Clock, Notifier
@@ -22,6 +23,14 @@ GIVE_UP_S = 86_400.0  # a notifier that has failed for a day no longer holds bac
 REFUSALS = 5  # Failed answers after which a notifier is not asked again about one notice
 BATCH = 64  # sends to one notifier in one pump
 _LEVELS = {"urgent": 0, "warning": 1}
+
+
+class Post(Protocol):
+    """What the loop knows of an outbox: hand notices in, hear which have been delivered. Neither waits for anybody."""
+
+    def put(self, notices: Iterable[Notice]) -> int: ...
+
+    def pump(self, now: float) -> list[str]: ...
 
 
 @dataclass(slots=True)

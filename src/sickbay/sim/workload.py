@@ -13,7 +13,7 @@ from sickbay.errors import UserError
 from sickbay.model import JobPhase
 from sickbay.sim.arrivals import FaultArrivals, presets
 from sickbay.sim.jobs import JobSpec, SimJob
-from sickbay.sim.world import World
+from sickbay.sim.world import EPOCH, World
 
 DAY = 86_400.0
 MOST_NODES, MOST_DAYS = 20_000, 1_000.0
@@ -60,9 +60,11 @@ class Scene:
         return self.nodes * self.days
 
 
-def build(scene: Scene, *, requeue_s: float | None = None) -> tuple[World, FaultArrivals]:
+def build(
+    scene: Scene, *, requeue_s: float | None = None, start: float = EPOCH
+) -> tuple[World, FaultArrivals]:  # fmt: skip
     """A world with its jobs placed and faults arriving. `requeue_s`: a job operator restarts what fails, by itself."""
-    world = World(scene.seed, scene.nodes)
+    world = World(scene.seed, scene.nodes, start=start)
     free = list(world.nodes)
     for number, share in enumerate(SHAPES[scene.jobs]):
         size = int(scene.nodes * share)
