@@ -387,18 +387,19 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
 
 
 def _capacity_words(job: Job, nodes: tuple[str, ...]) -> str:
-    new = [n for n in nodes if n not in job.nodes]
-    return (
-        f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in nodes)}"
-        if new
-        else "the same nodes are good"
-    )
+    old, chosen = frozenset(job.nodes), frozenset(nodes)
+    new = [n for n in nodes if n not in old]
+    if not new:
+        return "the same nodes are good"
+    return f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in chosen)}"
 
 
 def choose(job: Job, good: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...] | None:
     """The job's own nodes where they are good, the free good ones for the rest; None if there are not enough."""
-    usable = [n for n in good if n not in suspects]
-    spare = iter([n for n in usable if n not in job.nodes])
+    shunned = frozenset(suspects)
+    usable = dict.fromkeys(n for n in good if n not in shunned)
+    own = frozenset(job.nodes)
+    spare = iter([n for n in usable if n not in own])
     chosen = [n if n in usable else next(spare, None) for n in job.nodes]
     return tuple(n for n in chosen if n is not None) if None not in chosen else None
 
