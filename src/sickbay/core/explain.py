@@ -55,7 +55,7 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     what = headline(case.diagnoses, catalog)
     subject = case.factor or case.node
     title = f"{subject}: {what} ({PHASE_WORDS[case.phase]})"
-    body = [_sentence(f"{subject} is {PHASE_WORDS[case.phase]}: {why}")]
+    body = [_stop(f"{subject} is {PHASE_WORDS[case.phase]}: {why}")]
     body += [f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3]
     body += _todo(case)
     return Notice(f"{case.id}/{case.step}", level, title, "\n".join(body), case.id, at)
@@ -76,7 +76,7 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
     """An instrument that is sick, a code we do not know: no disruption, one message."""
     node = finding.place.node
     title = f"{node}: {fault.title if fault else finding.code or finding.check}"
-    body = [_sentence(finding.reason) + " The node stays in service."]
+    body = [_stop(finding.reason) + " The node stays in service."]
     body += [f"Evidence: {line}" for line in finding.evidence[:2]]
     if fault is not None and fault.advice:
         body.append(fault.advice)
@@ -85,17 +85,19 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
 
 def case_story(case: Case) -> list[str]:
     """The life of a case in sentences, oldest first."""
-    lines = [_sentence(_signed(entry)) for entry in case.journal if entry.why]
+    lines = [_sentence(_signed(entry), case.node) for entry in case.journal if entry.why]
     last = f"{case.factor or case.node} is {PHASE_WORDS[case.phase]}"
-    lines.append(_sentence(last + (f": {case.refusal}" if case.refusal else "")))
+    lines.append(_stop(last + (f": {case.refusal}" if case.refusal else "")))
     return lines
 
 
-def _sentence(text: str) -> str:
-    """With a capital, unless it begins with a name, and one full stop."""
-    text = text.strip().rstrip(".")
-    first = text.split(" ", 1)[0]
-    return (text if any(c.isdigit() or c in "-_=./" for c in first) else text[:1].upper() + text[1:]) + "."
+def _sentence(text: str, name: str = "") -> str:
+    """With a capital, unless it begins with this name, and one full stop."""
+    return _stop(text if name and text.startswith(name) else text[:1].upper() + text[1:])
+
+
+def _stop(text: str) -> str:
+    return text.strip().rstrip(".") + "."
 
 
 def _signed(entry: Entry) -> str:
@@ -118,9 +120,9 @@ RECOVERY_WORDS: dict[RecoveryPhase, str] = {
 
 
 def recovery_story(recovery: Recovery) -> list[str]:
-    lines = [_sentence(entry.why) for entry in recovery.journal if entry.why]
+    lines = [_sentence(entry.why, recovery.job) for entry in recovery.journal if entry.why]
     last = f"{recovery.job} is {RECOVERY_WORDS[recovery.phase]}"
-    lines.append(_sentence(last + (f": {recovery.refusal}" if recovery.refusal else "")))
+    lines.append(_stop(last + (f": {recovery.refusal}" if recovery.refusal else "")))
     return lines
 
 
@@ -146,6 +148,6 @@ def restarted(recovery: Recovery, minutes: float, at: float) -> Notice:
 
 
 def gave_up(recovery: Recovery, why: str, at: float) -> Notice:
-    body = [_sentence(f"{recovery.job} is not restarted: {why}")]
+    body = [_stop(f"{recovery.job} is not restarted: {why}")]
     body += [f"Evidence: {quote}" for quote in recovery.because[:3]]
     return Notice(f"{recovery.job}/{recovery.step}", "urgent", f"{recovery.job} has stopped", "\n".join(body), "", at)

@@ -1,0 +1,72 @@
+"""When several nodes show one fault, is it the nodes or something they share?"""
+
+from __future__ import annotations
+
+from sickbay.core.causes import Cause, Sighting, case_of, find
+from sickbay.model import Phase
+from sickbay.settings import ControllerSettings
+
+LIMITS = ControllerSettings()
+
+
+def seen(*nodes: str, fault: str = "nvlink-down", at: float = 0.0, job: str = "", **factors: str) -> list[Sighting]:
+    return [Sighting(n, fault, at, (job,) if job else (), factors) for n in nodes]
+
+
+def found(*sightings: list[Sighting], now: float = 0.0, **members: int) -> Cause | None:
+    names = {key.replace("__", "="): n for key, n in members.items()}
+    return find([s for group in sightings for s in group], names, LIMITS, now)
+
+
+def test_three_nodes_of_one_job_within_a_minute_are_a_common_cause() -> None:
+    cause = found(seen("n1", "n2", at=0.0, job="llama"), seen("n3", at=60.0, job="llama"), now=60.0)
+    assert cause is not None
+    assert (cause.factor, cause.nodes) == ("job=llama", ("n1", "n2", "n3"))
+    assert "3 nodes of job llama" in cause.why
+
+
+def test_three_nodes_of_one_job_over_an_hour_are_not() -> None:
+    assert found(seen("n1", "n2", job="llama"), seen("n3", at=3_600.0, job="llama"), now=3_600.0) is None
+
+
+def test_two_nodes_are_never_a_common_cause() -> None:
+    assert found(seen("n1", "n2", job="llama", driver="570"), driver__570=2) is None
+
+
+def test_one_node_that_says_it_three_times_is_one_node() -> None:
+    assert found(seen("n1", "n1", "n1", job="llama")) is None
+
+
+def test_a_quarter_of_the_nodes_with_one_driver_is_a_common_cause() -> None:
+    cause = found(seen("n1", "n2", "n3", "n4", driver="570", rack="r1"), driver__570=16, rack__r1=100)
+    assert cause is not None
+    assert cause.factor == "driver=570"
+    assert "25% of those with driver=570" in cause.why
+
+
+def test_three_unrelated_nodes_of_a_large_fleet_are_not_a_common_cause() -> None:
+    sightings = [s for n in "123" for s in seen(f"n{n}", driver="570", rack=f"r{n}", job=f"j{n}")]
+    assert found(sightings, driver__570=512, rack__r1=8, rack__r2=8, rack__r3=8) is None
+
+
+def test_three_nodes_with_different_faults_are_not_a_common_cause() -> None:
+    three = [seen(f"n{n}", fault=f, driver="570") for n, f in enumerate(("gpu-lost", "nvlink-down", "gsp-timeout"))]
+    assert found(*three, driver__570=3) is None
+
+
+def test_the_factor_with_the_largest_share_is_named() -> None:
+    cause = found(seen("n1", "n2", "n3", driver="570", rack="r7"), driver__570=10, rack__r7=3)
+    assert cause is not None
+    assert cause.factor == "rack=r7"
+
+
+def test_sightings_older_than_the_window_do_not_count() -> None:
+    assert found(seen("n1", "n2", "n3", driver="570"), now=601.0, driver__570=3) is None
+
+
+def test_the_case_about_a_factor_rests_with_a_person_and_treats_nothing() -> None:
+    cause = Cause("driver=570", "nvlink-down", ("n1", "n2", "n3"), "3 nodes show it")
+    case = case_of(cause, 2, 100.0, 200.0, "west")
+    assert (case.id, case.factor, case.phase) == ("driver=570.2", "driver=570", Phase.ESCALATED)
+    assert (case.plan.rungs, case.pending, case.deadline) == ((), None, None)
+    assert {d.place.node for d in case.diagnoses} == {"n1", "n2", "n3"}

@@ -1,0 +1,439 @@
+"""A job through its failures: stalls, deaths, drains, restarts, limits. One sentence per row and rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sickbay.core.blame import BlameVerdict
+from sickbay.core.recover import JobDecision, JobSlice, choose, decide, start_from
+from sickbay.core.turn import Now
+from sickbay.model import (
+    Action,
+    Blame,
+    Case,
+    Checkpoint,
+    Done,
+    Failed,
+    Job,
+    JobPhase,
+    Lost,
+    Outcome,
+    Phase,
+    Place,
+    RankExit,
+    Recovery,
+    RecoveryPhase,
+    Unguarded,
+    Verb,
+)
+from sickbay.settings import JobPolicy
+from tests.builders import CATALOG, WALL, a_blind, a_case, a_diagnosis, a_finding, a_job, a_recovery
+
+P = RecoveryPhase
+KINDS = {name: fault.kind for name, fault in CATALOG.faults.items()}
+POLICY = JobPolicy()
+DEAD = a_job(JobPhase.FAILED, exits=(RankExit(1, "n2", 1, ("Traceback",)),))
+PLAIN_BUG = BlameVerdict(Blame.USER_CODE, 0.95, ("TypeError: unsupported operand",), "train.py:10 TypeError")
+MYSTERY = BlameVerdict(Blame.UNKNOWN, 0.2, ())
+
+
+def turn(r: Recovery | None, job: Job | None, now: float = 1_100.0, **seen: Any) -> JobDecision:
+    s = JobSlice(job=job, recovery=r, kinds=KINDS)
+    return decide(replace(s, **seen), POLICY, Now(now, WALL + now))
+
+
+def after(r: Recovery | None, job: Job | None, now: float = 1_100.0, **seen: Any) -> Recovery:
+    found = turn(r, job, now, **seen).recovery
+    assert found is not None
+    return found
+
+
+def asks(verb: Verb, key: str = "llama#5") -> Action:
+    return Action(key, verb, Place(""), {"job": "llama"}, ("n1", "n2"))
+
+
+def answered(r: Recovery, job: Job, outcome: Outcome, now: float = 1_100.0, **seen: Any) -> Recovery:
+    assert r.pending is not None
+    return after(r, job, now, outcome=outcome, answers=r.pending.key, **seen)
+
+
+def stalled(**changed: Any) -> Recovery:
+    return a_recovery(P.STALLED, **({"progressed": 700.0} | changed))
+
+
+def stopping(**changed: Any) -> Recovery:
+    return a_recovery(P.STOPPING, pending=asks(Verb.STOP_JOB), down_since=WALL, **changed)
+
+
+def examining(**changed: Any) -> Recovery:
+    return a_recovery(P.EXAMINING, pending=asks(Verb.VERIFY), down_since=WALL, **changed)
+
+
+def waiting(**changed: Any) -> Recovery:
+    return a_recovery(P.WAITING_FOR_CAPACITY, blame=Blame.HARDWARE, down_since=WALL, **changed)
+
+
+def restarting(**changed: Any) -> Recovery:
+    base = {"pending": asks(Verb.RESTART_JOB), "checkpoint_step": 80, "blame": Blame.HARDWARE, "down_since": WALL}
+    return a_recovery(P.RESTARTING, **(base | changed))
+
+
+def sick_node(fault: str = "gpu-lost", node: str = "n2") -> Case:
+    return a_case(Phase.HOLDING, fault, node)
+
+
+# --- being watched ----------------------------------------------------------------------------------------------------
+
+
+def test_a_managed_job_that_runs_is_adopted() -> None:
+    said = turn(None, a_job())
+    assert said.opened
+    assert said.recovery is not None
+    assert (said.recovery.phase, said.recovery.job_step, said.recovery.checkpoint_step) == (P.RUNNING, 100, 80)
+
+
+@pytest.mark.parametrize("job", [a_job(managed=False), a_job(JobPhase.PENDING), a_job(JobPhase.FAILED), None])
+def test_nothing_else_is_adopted(job: Job | None) -> None:
+    assert turn(None, job).recovery is None
+
+
+def test_a_new_step_is_noted() -> None:
+    r = after(a_recovery(), a_job(step=140))
+    assert (r.job_step, r.progressed) == (140, 1_100.0)
+
+
+def test_a_job_without_a_step_for_five_minutes_is_stalled() -> None:
+    r = a_recovery(progressed=1_001.0)
+    assert after(r, a_job(), 1_300.0).phase is P.RUNNING
+    assert after(r, a_job(), 1_301.0).phase is P.STALLED
+
+
+def test_a_slow_job_gets_five_of_its_own_steps() -> None:
+    slow = a_job(step_s=120.0)
+    assert after(a_recovery(progressed=1_001.0), slow, 1_500.0).phase is P.RUNNING
+    assert after(a_recovery(progressed=1_001.0), slow, 1_601.0).phase is P.STALLED
+
+
+# --- what others do to it is no failure -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [P.RUNNING, P.STALLED, P.STOPPING, P.EXAMINING, P.WAITING_FOR_CAPACITY, P.RESTARTING])
+@pytest.mark.parametrize(
+    ("job", "end"),
+    [
+        (a_job(JobPhase.SUSPENDED, stopped_by="the queue"), P.STOPPED),
+        (a_job(JobPhase.SUCCEEDED), P.COMPLETED),
+        (a_job(JobPhase.GONE), P.GONE),
+        (None, P.GONE),
+    ],
+    ids=["suspended", "finished", "deleted", "not there"],
+)
+def test_what_others_do_to_a_job_ends_our_part_without_a_word_of_failure(
+    phase: RecoveryPhase, job: Job | None, end: RecoveryPhase
+) -> None:
+    said = turn(a_recovery(phase), job)
+    assert said.recovery is not None
+    assert (said.recovery.phase, said.ended) == (end, True)
+    assert not said.recovery.notices
+
+
+# --- stalled ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stalled_job_that_makes_a_step_after_all_runs_on() -> None:
+    assert after(stalled(), a_job(step=101)).phase is P.RUNNING
+
+
+def test_a_stalled_job_is_stopped_as_a_whole_after_its_time() -> None:
+    r = after(stalled(deadline=1_060.0), a_job())
+    assert r.phase is P.STOPPING
+    assert r.pending is not None
+    assert (r.pending.verb, r.pending.args["attempt"], r.pending.args["last_step"]) == (Verb.STOP_JOB, "1", "100")
+
+
+def test_the_silent_ranks_node_is_the_suspect() -> None:
+    job = a_job(silent=(1,), rank_nodes=("n1", "n2"))
+    said = turn(stalled(deadline=1_060.0), job)
+    assert [node for node, _ in said.suspects] == ["n2"]
+    assert "rank 1" in said.suspects[0][1]
+
+
+def test_a_stalled_job_without_a_silent_rank_has_no_suspect() -> None:
+    assert turn(stalled(deadline=1_060.0), a_job()).suspects == ()
+
+
+# --- stopping ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_job_is_stopped_as_a_whole_and_the_journal_says_how_it_died() -> None:
+    r = after(a_recovery(), DEAD)
+    assert r.phase is P.STOPPING
+    assert r.journal[-1].why == "rank 1 on n2 exited with 1"
+
+
+def test_a_stopped_gang_is_examined() -> None:
+    r = answered(stopping(), DEAD, Done())
+    assert r.phase is P.EXAMINING
+    assert r.pending is not None
+    assert (r.pending.verb, r.pending.nodes) == (Verb.VERIFY, ("n1", "n2"))
+
+
+@pytest.mark.parametrize("outcome", [Failed("moved: step 130"), Unguarded("moved")])
+def test_a_stop_refused_because_the_job_has_moved_lets_it_run(outcome: Outcome) -> None:
+    r = answered(stopping(), a_job(step=130), outcome)
+    assert (r.phase, r.job_step) == (P.RUNNING, 130)
+
+
+def test_a_stop_that_takes_too_long_is_tried_again_under_a_new_name() -> None:
+    before = stopping(deadline=1_050.0)
+    r = after(before, a_job())
+    assert r.phase is P.STOPPING
+    assert r.pending is not None
+    assert before.pending is not None
+    assert r.pending.key != before.pending.key
+
+
+def test_a_job_stopped_by_our_own_drain_is_not_examined() -> None:
+    drained = a_job(JobPhase.STOPPED, stopped_by="drain:n2.1")
+    r = after(a_recovery(), drained)
+    assert (r.phase, r.by_drain) == (P.STOPPING, "n2.1")
+    r = answered(r, drained, Done(), cases=(sick_node(),), good=())
+    assert (r.phase, r.blame, r.suspects) == (P.WAITING_FOR_CAPACITY, Blame.HARDWARE, ("n2",))
+    assert r.because == ("the line that says gpu-lost",)
+
+
+# --- examining: by blame ----------------------------------------------------------------------------------------------
+
+
+def test_what_the_agents_saw_blames_the_hardware() -> None:
+    r = answered(examining(), DEAD, Done(), cases=(sick_node(),), verdict=MYSTERY)
+    assert (r.phase, r.blame, r.suspects) == (P.WAITING_FOR_CAPACITY, Blame.HARDWARE, ("n2",))
+
+
+def test_what_the_examination_finds_blames_the_hardware() -> None:
+    lost = a_finding("smi.gpu-lost", node="n1", check="nvidia-smi")
+    r = answered(examining(), DEAD, Done("", (lost,)), verdict=MYSTERY)
+    assert (r.blame, r.suspects) == (Blame.HARDWARE, ("n1",))
+
+
+def test_a_node_that_answers_unknown_is_not_used_again() -> None:
+    mute = replace(a_blind(), place=Place("n1"))
+    r = answered(examining(), DEAD, Done("", (mute,)), verdict=MYSTERY)
+    assert "n1" in r.suspects
+
+
+def test_a_sick_network_is_infrastructure() -> None:
+    r = answered(examining(), DEAD, Done(), cases=(sick_node("fabric-unhealthy"),))
+    assert r.blame is Blame.INFRASTRUCTURE
+
+
+def test_a_users_bug_is_reported_with_its_evidence_and_not_restarted() -> None:
+    r = answered(examining(), DEAD, Done(), verdict=PLAIN_BUG, good=("n1", "n2"))
+    assert (r.phase, r.blame) == (P.FAILED, Blame.USER_CODE)
+    notice = r.notices[-1]
+    assert notice.level == "urgent"
+    assert "TypeError: unsupported operand" in notice.body
+    assert "no node is to blame" in notice.body
+
+
+def test_the_same_traceback_at_the_same_step_twice_is_the_users_code() -> None:
+    odd = BlameVerdict(Blame.UNKNOWN, 0.3, ("RuntimeError: odd",), "train.py:9 RuntimeError")
+    first = answered(examining(), DEAD, Done(), verdict=odd)
+    assert first.phase is P.WAITING_FOR_CAPACITY
+    again = answered(examining(tracebacks=first.tracebacks, swap=True), DEAD, Done(), verdict=odd)
+    assert (again.phase, again.blame) == (P.FAILED, Blame.USER_CODE)
+
+
+def test_an_unexplained_failure_is_restarted_once_with_its_suspect_swapped_out() -> None:
+    r = answered(examining(), DEAD, Done(), verdict=MYSTERY, good=("n1", "n9"))
+    assert (r.phase, r.blame, r.swap) == (P.RESTARTING, Blame.UNKNOWN, True)
+    assert r.suspects == ("n2",)
+    assert r.nodes == ("n1", "n9")
+
+
+def test_an_unexplained_failure_the_second_time_is_given_up() -> None:
+    r = answered(examining(swap=True, checkpoint_step=80), DEAD, Done(), verdict=MYSTERY)
+    assert (r.phase, r.blame) == (P.FAILED, Blame.UNKNOWN)
+    assert "nothing to explain it" in r.notices[-1].body
+
+
+def test_an_unexplained_failure_after_new_checkpoints_is_a_first_one_again() -> None:
+    r = answered(examining(swap=True, checkpoint_step=40), DEAD, Done(), verdict=MYSTERY)
+    assert r.phase is P.WAITING_FOR_CAPACITY
+
+
+@pytest.mark.parametrize("outcome", [Failed("no agents"), Lost("?"), None])
+def test_an_examination_that_does_not_answer_does_not_hold_the_job_up(outcome: Outcome | None) -> None:
+    r = examining(deadline=1_050.0)
+    r = answered(r, DEAD, outcome) if outcome else after(r, DEAD)
+    assert r.phase is P.WAITING_FOR_CAPACITY
+
+
+# --- waiting for capacity ---------------------------------------------------------------------------------------------
+
+
+def test_a_job_never_waits_for_a_repair_when_a_good_node_exists() -> None:
+    r = after(waiting(suspects=("n2",)), DEAD, good=("n1", "n7"))
+    assert (r.phase, r.nodes) == (P.RESTARTING, ("n1", "n7"))
+    assert r.journal[-1].why == "n7 takes the place of n2"
+
+
+def test_a_job_without_enough_good_nodes_waits_and_says_how_many_it_needs() -> None:
+    r = after(waiting(suspects=("n2",)), DEAD, good=("n1", "n2"))
+    assert r.phase is P.WAITING_FOR_CAPACITY
+    assert r.refusal == "needs 2 good nodes, 1 are known to be good and free"
+
+
+def test_a_job_that_waits_too_long_is_told_to_its_owner_and_goes_on_waiting() -> None:
+    r = after(waiting(deadline=1_050.0), DEAD, good=())
+    assert r.phase is P.WAITING_FOR_CAPACITY
+    assert "needs 2 good nodes" in r.notices[-1].body
+    assert r.deadline == 1_100.0 + POLICY.capacity_s
+
+
+def test_a_live_attempt_seen_while_waiting_is_let_run() -> None:
+    r = after(waiting(), a_job(attempt=2, step=10), good=("n1", "n2"))
+    assert (r.phase, r.attempt, r.job_step) == (P.RUNNING, 2, 10)
+
+
+def test_a_live_attempt_seen_while_examining_is_let_run_and_its_own_steps_count() -> None:
+    r = after(examining(job_step=500), a_job(attempt=2, step=10))
+    assert (r.phase, r.attempt, r.job_step) == (P.RUNNING, 2, 10)
+    assert after(r, a_job(attempt=2, step=20), 1_200.0).progressed == 1_200.0
+
+
+def test_a_job_that_keeps_dying_without_a_new_checkpoint_stops_at_its_limit() -> None:
+    stuck = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))
+    r = after(waiting(checkpoint_step=40, barren=2), stuck, good=("n1", "n2"))
+    assert r.phase is P.FAILED
+    assert "3 attempts in a row ended without a new complete checkpoint (limit 3)" in r.notices[-1].body
+
+
+def test_a_new_checkpoint_makes_the_count_start_again() -> None:
+    r = after(waiting(checkpoint_step=40, barren=2), DEAD, good=("n1", "n2"))
+    assert (r.phase, r.barren) == (P.RESTARTING, 0)
+
+
+def test_own_nodes_that_are_good_are_kept_and_suspects_never_used() -> None:
+    job = a_job(nodes=("n1", "n2", "n3"))
+    assert choose(job, ("n1", "n2", "n3"), ()) == ("n1", "n2", "n3")
+    assert choose(job, ("n1", "n3", "n8", "n9"), ("n8",)) == ("n1", "n9", "n3")
+    assert choose(job, ("n1", "n3", "n2"), ("n2",)) is None
+
+
+# --- from which checkpoint --------------------------------------------------------------------------------------------
+
+SAVED = (Checkpoint(40, WALL - 500.0), Checkpoint(60, WALL - 300.0), Checkpoint(80, WALL - 100.0))
+
+
+def test_a_job_resumes_from_its_newest_complete_checkpoint() -> None:
+    assert start_from(a_job(checkpoints=SAVED), a_recovery()) == SAVED[2]
+
+
+def test_after_corrupted_memory_it_resumes_from_before_the_first_evidence() -> None:
+    r = a_recovery(distrust=True, evidence_at=WALL - 200.0)
+    assert start_from(a_job(checkpoints=SAVED), r) == SAVED[1]
+
+
+def test_if_no_checkpoint_is_old_enough_to_be_trusted_it_starts_over() -> None:
+    assert start_from(a_job(checkpoints=SAVED), a_recovery(distrust=True, evidence_at=WALL - 900.0)) is None
+
+
+def test_an_uncontained_memory_error_makes_younger_checkpoints_distrusted() -> None:
+    case = replace(sick_node("ecc-uncontained"), first_evidence_at=WALL - 200.0)
+    job = replace(DEAD, checkpoints=SAVED)
+    r = answered(examining(), job, Done(), cases=(case,), good=("n1", "n9"))
+    assert r.distrust
+    assert r.pending is not None
+    assert (r.pending.args["from_step"], r.lost_steps) == ("60", 40)
+
+
+# --- restarting -------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_names_its_attempt_its_nodes_and_its_checkpoint() -> None:
+    r = after(waiting(), DEAD, good=("n1", "n2"))
+    assert r.pending is not None
+    assert r.pending.verb is Verb.RESTART_JOB
+    assert (r.pending.args["attempt"], r.pending.args["from_step"]) == ("2", "80")
+    assert r.pending.nodes == ("n1", "n2")
+    assert r.lost_steps == 20
+
+
+def test_the_first_step_of_the_new_attempt_is_what_counts_and_the_owner_is_told_once() -> None:
+    r = answered(restarting(), replace(DEAD), Done())
+    assert (r.phase, r.pending) == (P.RESTARTING, None)
+    r = after(r, a_job(attempt=2, step=81), 1_160.0)
+    assert (r.phase, r.attempt, r.restarts) == (P.RUNNING, 2, 1)
+    assert [n.title for n in r.notices] == ["llama runs again"]
+    assert "from step 80" in r.notices[0].body
+
+
+def test_a_restart_that_dies_is_stopped_and_examined() -> None:
+    r = after(restarting(), replace(DEAD, attempt=2))
+    assert (r.phase, r.attempt) == (P.STOPPING, 2)
+
+
+def test_a_restart_without_a_first_step_is_stopped() -> None:
+    r = after(restarting(deadline=1_050.0), a_job(attempt=2, step=0))
+    assert (r.phase, r.attempt) == (P.STOPPING, 2)
+
+
+@pytest.mark.parametrize("outcome", [Failed("n2 carries a mark"), Lost("twice"), Unguarded("an attempt lives")])
+def test_a_refused_restart_waits_again_and_spends_no_attempt(outcome: Outcome) -> None:
+    r = answered(restarting(barren=1), DEAD, outcome)
+    assert (r.phase, r.attempt) == (P.WAITING_FOR_CAPACITY, 1)
+
+
+@pytest.mark.parametrize("first", [40, 80], ids=["after a new checkpoint", "without one"])
+def test_however_often_a_restart_is_refused_the_limit_comes_no_nearer(first: int) -> None:
+    r = after(waiting(checkpoint_step=first, barren=0), DEAD, good=("n1", "n2"))
+    granted = r.barren
+    for _ in range(5):
+        r = answered(r, DEAD, Failed("not yet"))
+        r = after(r, DEAD, good=("n1", "n2"))
+        assert (r.phase, r.barren) == (P.RESTARTING, granted)
+
+
+def test_a_restart_drained_again_by_us_skips_the_examination() -> None:
+    r = after(restarting(), a_job(JobPhase.STOPPED, attempt=2, stopped_by="drain:n1.4"))
+    assert (r.phase, r.by_drain) == (P.STOPPING, "n1.4")
+
+
+# --- fences -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("r", [stopping(), examining(), restarting()], ids=lambda r: r.phase)
+def test_an_answer_to_an_older_step_changes_nothing(r: Recovery) -> None:
+    assert after(r, DEAD, outcome=Done(), answers="llama#4") == after(r, DEAD)
+
+
+def test_a_paused_job_is_watched_and_not_touched() -> None:
+    why = "fleet is paused by ann"
+    r = after(waiting(), DEAD, good=("n1", "n2"), paused=why)
+    assert (r.phase, r.refusal) == (P.WAITING_FOR_CAPACITY, why)
+    assert after(waiting(deadline=1_000.0), DEAD, paused=why).deadline == 1_160.0
+
+
+def test_actions_of_a_job_are_named_by_its_step_and_never_alike() -> None:
+    first = after(waiting(), DEAD, good=("n1", "n2"))
+    second = after(waiting(step=first.step), DEAD, good=("n1", "n2"))
+    assert first.pending is not None
+    assert second.pending is not None
+    assert first.pending.key.startswith("llama#")
+    assert first.pending.key != second.pending.key
+
+
+def test_a_job_adopted_anew_uses_none_of_its_old_names() -> None:
+    """A door answers a known key without acting: the second record must not count its steps from the same number."""
+    early, late = after(None, a_job(), 1_000.0), after(None, a_job(), 90_000.0)
+    assert late.step > early.step + 100
+
+
+def test_a_case_about_a_harmless_instrument_is_no_excuse_for_a_bug() -> None:
+    case = a_case(Phase.ESCALATED, diagnoses=(a_diagnosis("monitor-sick"),))
+    r = answered(examining(), DEAD, Done(), cases=(case,), verdict=PLAIN_BUG)
+    assert r.blame is Blame.USER_CODE
