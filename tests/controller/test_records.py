@@ -1,0 +1,176 @@
+"""One leader's reading and writing: the epoch fences a deposed controller, a stale write is read again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
+from sickbay.errors import NotLeader
+from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Phase, Recovery, Verb
+from sickbay.stores.memory import MemoryStore
+from tests.builders import a_case, a_command, a_record, a_recovery, an_action
+
+
+def lead(store: MemoryStore) -> Records:
+    records = Records(store, View(), "")
+    records.take_over()
+    return records
+
+
+def two_leaders() -> tuple[MemoryStore, Records, Records]:
+    """An old leader with an open case and a job, and the one that has taken over since."""
+    store = MemoryStore()
+    old = lead(store)
+    old.put_record(a_record())
+    old.put_case(a_case(), False, ())
+    old.put_recovery(a_recovery(), False)
+    return store, old, lead(store)
+
+
+def test_every_leader_has_a_higher_epoch_than_the_last() -> None:
+    store = MemoryStore()
+    assert [lead(store).epoch for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_new_leader_stamps_every_open_record_first() -> None:
+    store, _, new = two_leaders()
+    case, recovery, ledger = store.get(Case, "n1.1"), store.get(Recovery, "llama"), store.get(Ledger, "ledger")
+    assert case is not None
+    assert recovery is not None
+    assert ledger is not None
+    assert case.epoch == recovery.epoch == ledger.epoch == new.epoch == 2
+
+
+def test_a_new_leader_sees_what_the_old_one_knew() -> None:
+    _, _, new = two_leaders()
+    view = new._view
+    assert (list(view.cases), list(view.recoveries), list(view.records)) == (["n1"], ["llama"], ["n1"])
+    assert (list(view.touched_nodes), list(view.touched_jobs)) == (["n1"], ["llama"])
+
+
+def test_a_deposed_leader_cannot_move_a_case() -> None:
+    store, old, _ = two_leaders()
+    with pytest.raises(NotLeader):
+        old.put_case(a_case(Phase.CORDONING), False, ())
+    with pytest.raises(NotLeader):
+        old.put_case(a_case(Phase.DISMISSED), True, ())
+    stored = store.get(Case, "n1.1")
+    assert stored is not None
+    assert stored.value.phase is Phase.WAITING
+
+
+def test_a_deposed_leader_cannot_move_a_job_or_take_a_seat() -> None:
+    _, old, _ = two_leaders()
+    with pytest.raises(NotLeader):
+        old.put_recovery(a_recovery(step=6), False)
+    with pytest.raises(NotLeader):
+        old.put_ledger(replace(old.ledger, breaker="mine"))
+    with pytest.raises(NotLeader):
+        old.still_leads()
+
+
+def test_a_deposed_leader_that_reads_again_still_cannot_write() -> None:
+    """Compare-and-set alone would let it: it has the newest version in its hand."""
+    store, old, _ = two_leaders()
+    stored = store.get(Case, "n1.1")
+    assert stored is not None
+    old._view.cases["n1"] = stored
+    with pytest.raises(NotLeader):
+        old.put_case(a_case(Phase.CORDONING), False, ())
+
+
+def test_a_record_somebody_else_wrote_is_read_again_and_the_decision_dropped() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    records.put_record(a_record())
+    stored = store.get(NodeRecord, "n1")
+    assert stored is not None
+    store.commit(replace(stored.value, lemon="seen by a person"), stored.version, records.epoch)
+    assert not records.put_record(a_record(last_n=9))
+    assert records._view.records["n1"].value.lemon == "seen by a person"
+    assert "n1" in records._view.touched_nodes
+
+
+def test_a_ledger_somebody_else_wrote_is_read_again() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    stored = store.get(Ledger, "ledger")
+    assert stored is not None
+    store.commit(replace(stored.value, breaker="theirs"), stored.version, records.epoch)
+    assert not records.put_ledger(replace(records.ledger, breaker="ours"))
+    assert records.ledger.breaker == "theirs"
+    assert records.put_ledger(replace(records.ledger, breaker="ours"))
+
+
+def test_an_ended_case_goes_to_the_archive_and_its_number_is_never_used_again() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    assert records.put_case(a_case(), False, ())
+    assert records.put_case(a_case(Phase.DISMISSED), True, ())
+    assert "n1" not in records._view.cases
+    assert [c.id for c in store.history(Case)] == ["n1.1"]
+    assert not records.put_case(a_case(), False, ())
+
+
+def test_a_case_that_opens_and_ends_in_one_turn_is_archived_too() -> None:
+    store = MemoryStore()
+    assert lead(store).put_case(a_case(Phase.DISMISSED), True, ())
+    assert [c.id for c in store.history(Case)] == ["n1.1"]
+
+
+def test_a_persons_command_is_removed_by_the_write_that_carries_it_and_by_no_other() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    records.put_case(a_case(), False, ())
+    store.create(a_command("abort"))
+    records.put_case(a_case(Phase.CORDONING), False, ())
+    assert [c.verb for c in records.read_people()] == ["abort"]
+    records.put_case(a_case(Phase.CANCELLING), False, ("cmd-abort",))
+    assert records.read_people() == []
+
+
+def test_a_command_survives_a_write_that_was_refused() -> None:
+    store, old, new = two_leaders()
+    store.create(a_command("abort"))
+    with pytest.raises(NotLeader):
+        old.put_case(a_case(Phase.CANCELLING), False, ("cmd-abort",))
+    assert [c.value.id for c in store.list(Command)] == ["cmd-abort"]
+    assert new.put_case(a_case(Phase.CANCELLING), False, ("cmd-abort",))
+    assert store.list(Command) == []
+
+
+def test_pauses_are_read_as_they_stand() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    store.create(Pause("fleet", "ann", "", 0.0))
+    records.read_people()
+    assert list(records._view.pauses) == ["fleet"]
+
+
+def test_the_part_ledger_remembers_where_a_part_lived_and_why_it_was_condemned() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    records.put_part("S1", "n1", "n1.1", "")
+    records.put_part("S1", "n1", "n1.1", "")  # closing twice after a crash counts once
+    records.put_part("S1", "n2", "n2.4", "row-remap-failed in case n2.4")
+    stored = store.get(Part, "S1")
+    assert stored is not None
+    assert (stored.value.nodes, stored.value.strikes) == (("n1", "n2"), 2)
+    assert stored.value.condemned == "row-remap-failed in case n2.4"
+    records.read_parts()
+    assert records._view.condemned == {"S1"}
+    records.put_part("S1", "n3", "n3.1", "")
+    assert store.get(Part, "S1").value.condemned  # type: ignore[union-attr]
+
+
+def test_case_and_its_pending_action_are_one_write() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    records.put_case(a_case(Phase.REPAIRING, pending=an_action(Verb.REBOOT, sends=1)), False, ())
+    successor = lead(store)
+    found = successor._view.cases["n1"].value
+    assert found.pending is not None
+    assert found.pending.sends == 1
