@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sickbay.core import explain
-from sickbay.core.blame import BlameVerdict
+from sickbay.core.blame import SURE, BlameVerdict
 from sickbay.core.turn import Now
 from sickbay.model import (
     Action,
@@ -337,8 +337,9 @@ def _judge_logs(s: JobSlice, r: Recovery, mute: tuple[str, ...]) -> Recovery:
         quiet = tuple(f"rank {rank} fell silent while the others waited for it" for rank in job.silent[:1])
         return replace(r, blame=Blame.UNKNOWN, because=quiet, suspects=(*silent, *mute))
     signature = f"{verdict.traceback}@{job.step}" if verdict.traceback else ""
-    blame = verdict.blame
-    if signature and signature in r.tracebacks:
+    unsure = verdict.blame is Blame.USER_CODE and verdict.confidence < SURE
+    blame = Blame.UNKNOWN if unsure else verdict.blame  # a job is not given up on a guess
+    if blame is Blame.UNKNOWN and signature and signature in r.tracebacks:
         blame = Blame.USER_CODE
     tracebacks = (*r.tracebacks, signature)[-4:] if signature else r.tracebacks
     suspects = (*silent, *mute) or (_dead_nodes(job) if blame is not Blame.USER_CODE else ())

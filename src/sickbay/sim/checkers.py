@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from sickbay.core import machine
 from sickbay.core.admit import room
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase
 from sickbay.sim.run import SimRun
@@ -329,7 +330,135 @@ class JobsMove(Checker):
         return stored is None or not (stored.value.latched or stored.value.lemon)
 
 
+class HoldObeyed(Checker):
+    """From the pass that heard a hold until its release, the case sends nothing new."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._held: set[str] = set()
+        self._did: list[tuple[Fact, str]] = []
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind in ("treat-start", "cordon", "drain"):
+            case = str(fact.detail.get("case") or str(fact.detail.get("key")).rsplit("/", 1)[0])
+            self._did.append((fact, case))
+
+    def moment(self) -> None:
+        """Held before this turn and still held after it: nothing may have been done in between."""
+        held = {c.value.id for c in self.run.store.list(Case) if c.value.held or c.value.paused}
+        for fact, case in self._did:
+            if case in self._held and case in held:
+                self.judge.complain(fact, f"{fact.kind} of {fact.node} although {case} was held")
+        self._held, self._did = held, []
+
+
+class Climbs(Checker):
+    """One ailment does not get the same treatment again and again: a relapse starts higher."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._given: dict[tuple[str, str], int] = defaultdict(int)
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind != "treat-start":
+            return
+        for _, ailment in self.world.ailing(fact.node):
+            key = (f"{fact.node}/{ailment.id}", str(fact.detail["verb"]))
+            self._given[key] += 1
+            retried = self._retries(fact.node)
+            if self._given[key] > 3 + retried:
+                self.judge.complain(
+                    fact, f"{fact.node} got {key[1]} {self._given[key]} times for one {ailment.kind.name}"
+                )
+
+    def _retries(self, node: str) -> int:
+        """A person who says retry, examine or abort asks for it again."""
+        cases = [
+            *self.run.store.history(Case, node=node),
+            *(c.value for c in self.run.store.list(Case) if c.value.node == node),
+        ]
+        return sum(e.event in PERSONS for c in cases for e in c.journal)
+
+
+PERSONS = frozenset({"RETRIED", "EXAMINED", "CANCELLED", "REJOINED"})
+
+
+class TimedFairly(Checker):
+    """A phase that timed out truly lasted as long as its setting: no clock jump, pause or outage makes anything late."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._entered: dict[tuple[str, int], tuple[float, str]] = {}
+
+    def moment(self) -> None:
+        recent = [*self.run.store.history(Case, limit=6), *(c.value for c in self.run.store.list(Case))]
+        for case in recent:
+            key = (case.id, case.step)
+            if key in self._entered:
+                continue
+            self._entered[key] = (self.world.now, case.phase.value)
+            last = case.journal[-1] if case.journal else None
+            if last is not None and last.event == "TIMED_OUT" and last.step == case.step:
+                self._judge(case)
+
+    def _judge(self, case: Case) -> None:
+        before = self._entered.get((case.id, case.step - 1))
+        setting = machine.DEADLINE_OF.get(Phase(before[1])) if before else None
+        if before is None or setting is None:
+            return
+        due = float(getattr(self.run.settings.policy_for(case.pool), setting))
+        lasted = self.world.now - before[0]
+        if lasted < 0.9 * due - 30.0:
+            self.judge.complain(None, f"{case.id} timed out in {before[1]} after {lasted:.0f} of {due:.0f} seconds")
+
+
+class NumberedOnce(Checker):
+    """A case number is never used again, and no node has two open cases."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._opened: dict[str, float] = {}
+
+    def moment(self) -> None:
+        for stored in self.run.store.list(Case):
+            case = stored.value
+            first = self._opened.setdefault(case.id, case.opened_at)
+            if first != case.opened_at:
+                self.judge.complain(None, f"{case.id} was used for two cases")
+                self._opened[case.id] = case.opened_at
+
+
+class EvidenceFirst(Checker):
+    """Nothing is treated before its evidence was collected, or the try was given up."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._visited: set[str] = set()
+
+    def moment(self) -> None:
+        for stored in self.run.store.list(Case):
+            if any(phase == Phase.COLLECTING.value for phase, _ in stored.value.timeline):
+                self._visited.add(stored.value.id)
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "treat-start" and str(fact.detail["key"]).rsplit("/", 1)[0] not in self._visited:
+            self.judge.complain(fact, f"{fact.detail['key']} treated {fact.node} before its evidence was collected")
+
+
+class ToldOnce(Checker):
+    """Nobody is told the same thing over and over: one notice has one key, and a flapping node does not flood."""
+
+    def end(self) -> None:
+        flaps: dict[str, int] = defaultdict(int)
+        for case in self.run.store.history(Case, limit=10_000):
+            dismissed = case.phase is Phase.DISMISSED and not case.cancelled
+            flaps[case.node] += dismissed and not case.newcomer
+        for node, count in flaps.items():
+            if count > 12:
+                self.judge.complain(None, f"{node} had {count} cases that went away by themselves")
+
+
 ALL = (
     TreatedSafely, PlacedSafely, WithinLimits, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
-    EndsOrRests, JobsMove,
+    HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
 )  # fmt: skip
