@@ -86,7 +86,7 @@ class View:
         self._deleted.pop(node.name, None)
         if old is None or _scope(old) != _scope(node):
             if old is not None:
-                self._count(old, -1)
+                self._uncount(old)
             self._count(node, +1)
         self.nodes[node.name] = node
         self.gone.discard(node.name)

@@ -161,8 +161,9 @@ class Gangs:
         if job.life != life or job.live:
             return
         free = [n.name for n in world.nodes.values() if n.serving() and not n.job and not n.stuck]
-        want = [name for name in job.nodes if name in set(free)]
-        want += [name for name in free if name not in set(want)]
+        is_free, own = frozenset(free), frozenset(job.nodes)
+        want = [name for name in job.nodes if name in is_free]
+        want += [name for name in free if name not in own]
         if len(want) < len(job.nodes):
             if again:
                 world.after(60.0, lambda: self._requeue(job, life))

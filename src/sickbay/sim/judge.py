@@ -46,14 +46,17 @@ def examine_well(
             _well[key] = found
         return found
     boot, place = host.boot_id(), Place(host.name)
-    return [
-        replace(f, id=f"{boot}/{next(sequence)}", place=place, boot_id=boot, at=at, answers=answers) for f in known
-    ]
+    return [  # not replace(): it costs five times as much, and this is the simulator's most frequent act
+        Finding(f"{boot}/{next(sequence)}", f.source, f.check, place, f.status, f.code, f.reason, f.evidence,
+                f.severity, boot, at, f.received_at, answers)
+        for f in known
+    ]  # fmt: skip
 
 
 def _says_nothing(finding: Finding) -> bool:
-    quiet = finding.status is Status.OK and not finding.code and not finding.evidence
-    return quiet and not finding.place.device and not finding.part and not finding.traits
+    blank = replace(finding, id="", place=Place(""), boot_id="", at=0.0, answers="")
+    plain = Finding("", finding.source, finding.check, Place(""), Status.OK, "", finding.reason)
+    return finding.place.device == "" and blank == replace(plain, severity=finding.severity)
 
 
 def instruments(host: Host, *, at: float, sequence: Iterator[int]) -> list[Finding]:
