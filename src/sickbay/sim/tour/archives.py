@@ -74,7 +74,7 @@ def case_of(fact: Fact) -> str:
 
 
 def first_treatments(stage: Stage) -> dict[str, Fact]:
-    """case -> its first treatment. A newcomer that is replaced for a condemned part was never in service, and counts too."""
+    """case -> its first treatment."""
     firsts: dict[str, Fact] = {}
     for fact in truth.facts(stage.world, "treat-start"):
         firsts.setdefault(case_of(fact), fact)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sickbay.core.admit import room
 from sickbay.model import Case
 from sickbay.sim.tour import truth
 from sickbay.sim.tour.scene import Scene, Seen
@@ -67,7 +66,7 @@ class BeyondTheLimit(Scene):
     def judge(self, stage: Stage) -> Seen:
         world = stage.world
         policy = stage.run.settings.policy
-        allowed = room(policy.max_out, len(world.nodes))
+        allowed = int(len(world.nodes) * policy.max_out.percent / 100)  # our own sum, not the controller's
         most = max((len(out) for _, out in truth.out_by_us(world)), default=0)
         well = [n for n in self.nodes if truth.standing(world, n) == "returned to service, truly well"]
         never = "never more out than allowed" if most <= allowed else f"{most} out at once, {allowed} allowed"

@@ -19,8 +19,8 @@ class ThreeInTheMorning(Scene):
     name = "three-in-the-morning"
     title = "3 a.m.: a 64-rank job stalls with no XID and one rank says nothing; the rest of the night"
     expected = (
-        "the silent rank's node suspected, then a spare put in and the job resumed, then the node rebooted and returned, "
-        "then it relapsed under load and was marked a lemon"
+        "the silent rank's node suspected, then a spare put in and the job resumed, then the node rebooted and "
+        "returned, then it relapsed under load and was marked a lemon"
     )
     lasts_min = 210
 
@@ -49,12 +49,18 @@ class ThreeInTheMorning(Scene):
 
     def judge(self, stage: Stage) -> Seen:
         world = stage.world
-        seen = Seen(", then ".join((self._suspected(stage), self._resumed(), self._returned(stage), self._lemon(stage))))
+        seen = Seen(
+            ", then ".join((self._suspected(stage), self._resumed(), self._returned(stage), self._lemon(stage)))
+        )
         watchdog = truth.job_facts(world, "watchdog", self.job.id)
         first_xid = self._first_xid_s(stage)
-        seen.claim("63 ranks logged a time-out, one was silent", [f.detail["silent"] for f in watchdog] == [str(SILENT)])
+        seen.claim(
+            "63 ranks logged a time-out, one was silent", [f.detail["silent"] for f in watchdog] == [str(SILENT)]
+        )
         seen.claim("the job was stopped before any XID was logged", self._stopped_at(stage) < first_xid)
-        seen.claim("the seven other nodes were left alone", truth.disturbed(world, self.nodes, stage.began) == [self.node])
+        seen.claim(
+            "the seven other nodes were left alone", truth.disturbed(world, self.nodes, stage.began) == [self.node]
+        )
         told = [n for n in stage.notices("night-64 runs again") if "steps and" in n.body]
         seen.claim("the owner was told what it cost", len(told) == 1)
         seen.facts = {"ranks": 64, "silent_rank": SILENT, "suspect": self.node, **truth.losses(world, self.job)}
@@ -79,7 +85,9 @@ class ThreeInTheMorning(Scene):
 
     def _returned(self, stage: Stage) -> str:
         released = truth.facts(stage.world, "release", self.node)
-        rebooted = "REBOOT" in truth.treatments(stage.world, self.node) and released and not released[0].detail["cancel"]
+        rebooted = (
+            "REBOOT" in truth.treatments(stage.world, self.node) and released and not released[0].detail["cancel"]
+        )
         return "the node rebooted and returned" if rebooted else f"the node: {truth.course(stage.world, self.node)}"
 
     def _lemon(self, stage: Stage) -> str:

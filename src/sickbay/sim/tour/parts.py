@@ -7,6 +7,8 @@ from sickbay.sim.tour import truth
 from sickbay.sim.tour.scene import Scene, Seen
 from sickbay.sim.tour.stage import Stage
 
+REFUSED = "the condemned GPU refused at the gate"
+
 
 class GpuLost79(Scene):
     name = "gpu-lost-79"
@@ -65,8 +67,10 @@ class EccCuredByReset(Scene):
 
 class RowRemapFailed(Scene):
     name = "row-remap-failed-64"
-    title = "No spare row is left: only replacement cures; the condemned GPU comes back in another machine and is refused"
-    expected = "replacement, then the condemned GPU refused at the gate, then replacement, then returned to service, truly well"
+    title = (
+        "No spare row is left: only replacement cures; the condemned GPU comes back in another machine and is refused"
+    )
+    expected = f"replacement, then {REFUSED}, then replacement, then returned to service, truly well"
     lasts_min = 300
 
     def begin(self, stage: Stage) -> None:
@@ -89,7 +93,9 @@ class RowRemapFailed(Scene):
         part = stage.part(self.serial)
         seen.claim("the first node was replaced and is back, truly well", self._first_well(stage))
         seen.claim("the part ledger condemns the serial", part is not None and bool(part.condemned))
-        seen.claim("the serial really was in the machine that came", [f.detail["serial"] for f in back] == [self.serial])
+        seen.claim(
+            "the serial really was in the machine that came", [f.detail["serial"] for f in back] == [self.serial]
+        )
         seen.claim("a person approved each replacement", self._approvals(stage) == 3)
         seen.facts = {"condemned_serial": self.serial, "replacements": 3, "nodes_touched": 2}
         seen.story = stage.story(nodes=(self.first, self.second), since=stage.began)
@@ -104,8 +110,7 @@ class RowRemapFailed(Scene):
         used = [f for f in truth.facts(stage.world, "release", self.second) if len(joined) > 1 and f.t < joined[1]]
         refused = any(d.fault == "condemned-part" for c in stage.cases(self.second) for d in c.diagnoses)
         if not used and refused and len(joined) > 1:
-            return course.replace("replacement, then replacement",
-                                  "replacement, then the condemned GPU refused at the gate, then replacement")  # fmt: skip
+            return course.replace("replacement, then replacement", f"replacement, then {REFUSED}, then replacement")
         return course + (" (the condemned GPU was let in)" if used else "")
 
     def _approvals(self, stage: Stage) -> int:

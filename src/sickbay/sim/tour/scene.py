@@ -1,4 +1,4 @@
-"""A scene of the tour: what happens, how it must end, and what was seen. Every scene is judged by the world's truth first.
+"""A scene of the tour: what happens, how it must end, and what was seen. Judged by the world's truth first.
 
 Scenes are in the files beside this one; programme.py says which plays when. A scene never tells the controller anything
 that an operator could not have told it.

@@ -102,7 +102,7 @@ class Stage:
     # -- telling
 
     def story(self, *, nodes: tuple[str, ...] = (), jobs: tuple[str, ...] = (), since: float = 0.0) -> list[str]:
-        """The journals of these cases and recoveries as one list of sentences, in the order in which things happened."""
+        """The journals of these cases and recoveries as one list of sentences, in the order of what happened."""
         told: list[tuple[float, int, str, Entry]] = []
         for node in nodes:
             told += [(e.at, e.step, node, e) for c in self.cases(node, since) for e in c.journal]
@@ -110,7 +110,8 @@ class Stage:
             recovery = self.recovery(job)
             told += [(e.at, e.step, job, e) for e in (recovery.journal if recovery else ())]
         told.sort(key=lambda row: (row[0], row[2], row[1]))
-        return [f"{clock(at)} {who}: {sentence(entry)}" for at, _, who, entry in told if entry.why]
+        lines = [f"{clock(at)} {who}: {sentence(entry, who)}" for at, _, who, entry in told if entry.why]
+        return [line.replace(f"{self.workdir}/", "") for line in lines]
 
     # -- the person
 
@@ -145,11 +146,11 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
 
 
-def sentence(entry: Entry) -> str:
+def sentence(entry: Entry, who: str) -> str:
     """One journal line for people: without the kernel's own prefix, and signed when a person said it."""
     text = plain_line(entry.why)
     signed = "" if entry.by in ("", "sickbay", "platform") else f" (said {entry.by})"
-    return f"{text[:1].upper()}{text[1:]}{signed}"
+    return (text if text.startswith(who) else text[:1].upper() + text[1:]) + signed
 
 
 def plain_line(text: str) -> str:

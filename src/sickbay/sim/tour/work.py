@@ -12,7 +12,10 @@ from sickbay.sim.tour.stage import Stage, plain_line
 class PendingRemap(Scene):
     name = "row-remap-pending-63"
     title = "A row remap waits for a reset under a running job: cordoned, nothing evicted, treated when the job ends"
-    expected = "cordoned while the job ran, then the job completed undisturbed, then GPU reset, then returned to service, truly well"
+    expected = (
+        "cordoned while the job ran, then the job completed undisturbed, then GPU reset, then returned to service, "
+        "truly well"
+    )
     lasts_min = 150
 
     def begin(self, stage: Stage) -> None:
@@ -44,7 +47,10 @@ class PendingRemap(Scene):
 class Degrading(Scene):
     name = "gpu-degrading"
     title = "A GPU gets slower while corrected errors rise: the job is asked to save, then the node is drained"
-    expected = "the job saved, then it was drained, then it runs again from that save; GPU reset, then returned to service, truly well"
+    expected = (
+        "the job saved, then it was drained, then it runs again from that save; GPU reset, then returned to service, "
+        "truly well"
+    )
     lasts_min = 100
 
     def begin(self, stage: Stage) -> None:
