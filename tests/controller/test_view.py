@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from sickbay.model import (
     Progress,
 )
 from sickbay.ports import Stored
-from tests.builders import a_case, a_job, a_node
+from tests.builders import a_case, a_finding, a_gpu, a_job, a_node
 
 
 def seeing(*nodes: Node) -> View:
@@ -112,7 +113,7 @@ def test_progress_never_goes_back() -> None:
         ({"gone": True}, False, False),
     ],
 )
-def test_free_and_down_are_what_the_node_shows(shown: dict[str, object], free: bool, down: bool) -> None:
+def test_free_and_down_are_what_the_node_shows(shown: dict[str, Any], free: bool, down: bool) -> None:
     view = seeing(a_node(**shown))
     assert ("n1" in view.free) is free
     assert ("n1" in view.down["pool:default"]) is down
@@ -219,3 +220,29 @@ def test_a_pause_ends_at_its_time() -> None:
     assert view.paused(None, "n1", 100.0) == ""
     view.pauses = {"fleet": replace(pause, until=None)}
     assert view.paused(None, "n1", 1e12)
+
+
+# --- who gets a turn --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"findings": (a_finding(),)}, {"ready": False}, {"boot_id": "boot-b"}, {"cordoned": True}, {"mark": "n1.1"},
+        {"gate": True}, {"gone": True}, {"opted_out": True}, {"uid": "uid-2"}, {"instance": "i-2"},
+        {"gpus": (a_gpu("S9"),)},
+    ],
+    ids=lambda shown: next(iter(shown)),
+)  # fmt: skip
+def test_what_a_decision_could_see_gets_the_node_a_turn(shown: dict[str, Any]) -> None:
+    view = seeing(a_node(version=1))
+    view.apply(NodeChanged(a_node(version=2, **shown)))
+    assert "n1" in view.touched_nodes
+
+
+def test_work_that_lands_on_a_healthy_node_is_no_reason_for_a_turn_but_on_a_sick_one_it_is() -> None:
+    view = seeing(a_node("n1", version=1), a_node("n2", version=1))
+    view.cases["n2"] = Stored(a_case(node="n2"), 1, 1)
+    for name in ("n1", "n2"):
+        view.apply(NodeChanged(a_node(name, version=2, jobs=("llama",))))
+    assert list(view.touched_nodes) == ["n2"]

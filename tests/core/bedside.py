@@ -18,8 +18,6 @@ from sickbay.model import Case, Done, Finding, Node, NodeRecord, Notice, Outcome
 from sickbay.settings import Policy
 from tests.builders import EVERY_VERB, a_command, a_context, a_finding, a_node, a_pass, a_policy
 
-Anything = Any
-
 
 class Bedside:
     def __init__(
@@ -46,7 +44,7 @@ class Bedside:
 
     # -- what happens
 
-    def turns(self, **seen: Anything) -> Bedside:
+    def turns(self, **seen: Any) -> Bedside:
         """One decision about the node as it stands."""
         s = NodeSlice(
             record=self.record, node=self.node, case=self.live, busy=self.busy, paused=self.paused,
@@ -59,7 +57,7 @@ class Bedside:
         self.notices.update({n.key: n for n in carried})
         return self
 
-    def shows(self, **changed: Anything) -> Bedside:
+    def shows(self, **changed: Any) -> Bedside:
         """The platform shows the node anew, changed like this."""
         assert self.node is not None
         self.node = replace(self.node, version=self.node.version + 1, **changed)
@@ -69,7 +67,7 @@ class Bedside:
         self.node = None
         return self.turns()
 
-    def finds(self, code: str, n: int = 1, **changed: Anything) -> Bedside:
+    def finds(self, code: str, n: int = 1, **changed: Any) -> Bedside:
         return self.reports(a_finding(code, n, **{"boot": self._boot, **changed}))
 
     def passes(self, check: str, n: int) -> Bedside:
@@ -175,7 +173,7 @@ class Bedside:
     @property
     def path(self) -> list[str]:
         """The phases it went through, in order."""
-        return [e.phase for e in self.case.journal if e.phase]
+        return [phase for phase, _ in self.case.timeline]
 
     @property
     def why(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,7 +166,7 @@ def test_a_node_that_is_already_down_needs_no_free_seat() -> None:
 
 
 @pytest.mark.parametrize("shown", [{"ready": False}, {"others": ("asg",)}, {"gate": True}])
-def test_down_is_what_a_fresh_read_says(shown: dict[str, object]) -> None:
+def test_down_is_what_a_fresh_read_says(shown: dict[str, Any]) -> None:
     assert wants(a_node(**shown)).down
     assert not wants(a_node()).down
 

@@ -280,15 +280,12 @@ def test_a_return_that_fails_goes_to_a_person_and_closes_the_node_again(outcome:
 def test_our_own_release_is_not_taken_for_a_persons_uncordon() -> None:
     bed = treated().treated().verified().shows(cordoned=False, mark="")
     assert bed.phase is Phase.RETURNING
-    bed.answers(Failed("only 7 of 8 GPUs are allocatable")).turns()
-    assert bed.phase is Phase.ESCALATED
+    assert bed.answers(Failed("only 7 of 8 GPUs are allocatable")).turns().phase is Phase.ESCALATED
 
 
 def test_a_resolved_case_leaves_what_it_tried_for_the_next_one() -> None:
     bed = treated().until(Phase.RESOLVED)
-    assert [(p.fault, p.rung, p.flap, p.end) for p in bed.record.past] == [
-        ("gpu-lost", Verb.REBOOT, False, "RESOLVED")
-    ]
+    assert [(p.fault, p.rung, p.flap, p.end) for p in bed.record.past] == [("gpu-lost", Verb.REBOOT, False, "RESOLVED")]
 
 
 def test_closing_a_case_twice_after_a_crash_counts_once() -> None:

@@ -1,4 +1,4 @@
-"""What opens a case and what does not: new findings, latches, quiet time, flaps, relapses, newcomers, condemned parts."""
+"""What opens a case and what does not: new findings, latches, quiet time, flaps, relapses, newcomers, parts."""
 
 from __future__ import annotations
 
@@ -82,8 +82,7 @@ def test_a_gpu_tool_that_times_out_three_cycles_in_a_row_is_a_hung_driver() -> N
 def test_time_outs_with_an_answer_in_between_are_not_in_a_row() -> None:
     bed = Bedside().reports(a_blind("nvidia-smi", "tool.timeout", 1), a_blind("nvidia-smi", "tool.timeout", 1))
     assert bed.phase is Phase.SUSPECTED
-    bed.passes("nvidia-smi", 2)
-    assert bed.phase is Phase.DISMISSED
+    assert bed.passes("nvidia-smi", 2).phase is Phase.DISMISSED
     assert not bed.record.latched
 
 
@@ -188,16 +187,14 @@ def test_a_fault_that_comes_back_after_a_week_starts_at_the_bottom_again() -> No
 def test_a_family_of_lines_is_one_case_with_one_plan() -> None:
     bed = Bedside().finds("xid.48", 1).finds("xid.63", 2).finds("xid.94", 3)
     assert bed.case.id == "n1.1"
-    assert [r.verb for r in bed.case.plan.rungs][0] is Verb.RESET_GPU
+    assert bed.case.plan.rungs[0].verb is Verb.RESET_GPU
 
 
 def test_a_worse_finding_raises_the_plan_and_never_lowers_it() -> None:
     bed = Bedside().finds("xid.95", 1)
     assert bed.case.plan.rungs[0].verb is Verb.RESET_GPU
-    bed.finds("xid.79", 2)
-    assert bed.case.plan.rungs[0].verb is Verb.REBOOT
-    bed.finds("xid.63", 3)
-    assert bed.case.plan.rungs[0].verb is Verb.REBOOT
+    assert bed.finds("xid.79", 2).case.plan.rungs[0].verb is Verb.REBOOT
+    assert bed.finds("xid.63", 3).case.plan.rungs[0].verb is Verb.REBOOT
 
 
 def test_a_merged_diagnosis_is_written_into_the_journal() -> None:

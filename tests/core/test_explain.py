@@ -1,4 +1,4 @@
-"""What people read: sentences, with a capital and one full stop, without the machine's own words, naming what to type."""
+"""What people read: sentences with one full stop, without the machine's own words, naming what to type."""
 
 from __future__ import annotations
 

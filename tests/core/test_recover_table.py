@@ -76,7 +76,9 @@ def test_a_gang_is_examined_only_after_it_was_stopped() -> None:
 
 
 @given(st.sampled_from(LIVE), st.lists(st.sampled_from(sorted(JobEvent)), max_size=40))
-def test_whatever_happens_steps_grow_and_a_live_phase_has_its_deadline(phase: P, said: list[JobEvent]) -> None:
+def test_whatever_happens_steps_grow_and_a_live_phase_has_its_deadline(
+    phase: RecoveryPhase, said: list[JobEvent]
+) -> None:
     r, seen = a_recovery(phase), [5]
     for event in said:
         moved = step(r, event, "it happened", now=Now(2_000.0, WALL), policy=JobPolicy())
