@@ -28,7 +28,7 @@ class Uncordoned(Scene):
         seen.claim("it was cordoned before", bool(truth.facts(stage.world, "cordon", self.node, self.since)))
         seen.claim("the case was let go", [c.phase for c in cases] == [Phase.DISMISSED])
         seen.claim("no mark of ours is left", not node.mark and not node.cordoned)
-        seen.facts = {"treatments": 0, "cases": len(cases)}
+        seen.facts = {"treatments": len(truth.treatments(stage.world, self.node, self.since)), "cases": len(cases)}
         seen.story = stage.story(nodes=(self.node,), since=self.since)
         return seen
 
@@ -114,6 +114,7 @@ class Standby(Scene):
         seen.claim("the case was open when the leader died", halfway)
         seen.claim("one case, one reboot", len(stage.cases(self.node)) == 1 and len(world.treatments.delivered) == 1)
         seen.claim("no record was lost", not [s for s in stage.run.store.list(Case) if s.value.node == self.node])
-        seen.facts = {"seconds_to_take_over": round(self.taken - self.died, 1), "reboots": 1}
+        seen.facts = {"seconds_to_take_over": round(self.taken - self.died, 1)}
+        seen.facts["reboots"] = len(truth.treatments(world, self.node))
         seen.story = stage.story(nodes=(self.node,))
         return seen

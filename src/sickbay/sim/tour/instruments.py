@@ -42,7 +42,7 @@ class DriverHung(Scene):
 
     def begin(self, stage: Stage) -> None:
         self.job = stage.submit("recsys", 2)
-        self.node = self.job.nodes[0]
+        self.nodes, self.node = self.job.nodes, self.job.nodes[0]
         stage.after_min(40, lambda: stage.world.strike("driver_hung", self.node, cure="reboot"))
 
     def judge(self, stage: Stage) -> Seen:
@@ -51,7 +51,7 @@ class DriverHung(Scene):
         treated = truth.facts(world, "treat-start", self.node)
         seen.claim("no job was alive on it when it was treated", all(f.detail["jobs"] == "-" for f in treated))
         seen.claim("the job runs elsewhere", self.job.live and self.node not in self.job.nodes)
-        seen.facts = {"nodes_touched": 1, **truth.losses(world, self.job)}
+        seen.facts = {"nodes_touched": len(truth.disturbed(world, self.nodes)), **truth.losses(world, self.job)}
         seen.story = stage.story(nodes=(self.node,), jobs=(self.job.id,))
         return seen
 
@@ -85,6 +85,6 @@ class Flood(Scene):
         seen.claim("every line was counted", lines >= FLOOD)
         seen.claim("they were folded into a few findings", len(self.findings) <= 2)
         seen.claim("its journal stayed short", bool(cases) and len(cases[0].journal) < 30)
-        seen.facts = {"lines": lines, "findings": len(self.findings), "nodes_touched": 1}
+        seen.facts = {"lines": lines, "findings": len(self.findings)}
         seen.story = stage.story(nodes=(self.node,), since=self.since)
         return seen

@@ -53,18 +53,16 @@ class ThreeInTheMorning(Scene):
             ", then ".join((self._suspected(stage), self._resumed(), self._returned(stage), self._lemon(stage)))
         )
         watchdog = truth.job_facts(world, "watchdog", self.job.id)
-        first_xid = self._first_xid_s(stage)
+        first_xid, touched = self._first_xid_s(stage), truth.disturbed(world, self.nodes, stage.began)
         seen.claim(
             "63 ranks logged a time-out, one was silent", [f.detail["silent"] for f in watchdog] == [str(SILENT)]
         )
         seen.claim("the job was stopped before any XID was logged", self._stopped_at(stage) < first_xid)
-        seen.claim(
-            "the seven other nodes were left alone", truth.disturbed(world, self.nodes, stage.began) == [self.node]
-        )
+        seen.claim("the seven other nodes were left alone", touched == [self.node])
         told = [n for n in stage.notices("night-64 runs again") if "steps and" in n.body]
         seen.claim("the owner was told what it cost", len(told) == 1)
         seen.facts = {"ranks": 64, "silent_rank": SILENT, "suspect": self.node, **truth.losses(world, self.job)}
-        seen.facts |= {"spare": self._spare(), "nodes_touched": 1, **mttr(stage, self.node)}
+        seen.facts |= {"spare": self._spare(), "nodes_touched": len(touched), **mttr(stage, self.node)}
         seen.facts["owner_was_told"] = told[0].body.splitlines()[-1] if told else ""
         seen.story = stage.story(nodes=(self.node,), jobs=(self.job.id, "morning"), since=stage.began)
         return seen

@@ -26,7 +26,8 @@ class GpuLost79(Scene):
         seen = Seen(truth.course(world, self.node, stage.began))
         seen.claim("its job runs again on other nodes", self.job.live and self.node not in self.job.nodes)
         seen.claim("no other node of the job was touched", truth.disturbed(world, self.nodes) == [self.node])
-        seen.facts = {"nodes_touched": 1, **truth.losses(world, self.job), **mttr(stage, self.node)}
+        seen.facts = {"nodes_touched": len(truth.disturbed(world, self.nodes)), **truth.losses(world, self.job)}
+        seen.facts |= mttr(stage, self.node)
         seen.story = stage.story(nodes=(self.node,), jobs=(self.job.id,))
         return seen
 
@@ -51,9 +52,9 @@ class EccCuredByReset(Scene):
     def judge(self, stage: Stage) -> Seen:
         world, every = stage.world, self.job.spec.checkpoint_every
         seen = Seen(truth.course(world, self.node, stage.began))
-        spoiled = [c for f in truth.job_facts(world, "place", self.job.id)[1:] for c in (int(f.detail["from_step"]),)]
+        began_at = [int(f.detail["from_step"]) for f in truth.job_facts(world, "place", self.job.id)]
         seen.claim("a newer checkpoint was there, written after the evidence", self._was_newer(stage, 2 * every))
-        seen.claim(f"the job restarted from step {every}, before the evidence", spoiled == [every])
+        seen.claim(f"the job restarted from step {every}, before the evidence", began_at == [0, every])
         seen.claim("wrong numbers went nowhere", not truth.job_facts(world, "corrupt-restart", self.job.id))
         seen.facts = {"nodes_touched": len(truth.disturbed(world, self.nodes)), **truth.losses(world, self.job)}
         seen.facts |= mttr(stage, self.node)
@@ -97,7 +98,8 @@ class RowRemapFailed(Scene):
             "the serial really was in the machine that came", [f.detail["serial"] for f in back] == [self.serial]
         )
         seen.claim("a person approved each replacement", self._approvals(stage) == 3)
-        seen.facts = {"condemned_serial": self.serial, "replacements": 3, "nodes_touched": 2}
+        done = [v for n in (self.first, self.second) for v in truth.treatments(world, n)]
+        seen.facts = {"condemned_serial": self.serial, "replacements": done.count("REPLACE"), "nodes_touched": 2}
         seen.story = stage.story(nodes=(self.first, self.second), since=stage.began)
         return seen
 

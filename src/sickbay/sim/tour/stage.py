@@ -150,7 +150,9 @@ def sentence(entry: Entry, who: str) -> str:
     """One journal line for people: without the kernel's own prefix, and signed when a person said it."""
     text = plain_line(entry.why)
     signed = "" if entry.by in ("", "sickbay", "platform") else f" (said {entry.by})"
-    return (text if text.startswith(who) else text[:1].upper() + text[1:]) + signed
+    first = text.split(" ", 1)[0]
+    is_name = first == who or any(char.isdigit() for char in first)  # node-0014 keeps its letters
+    return (text if is_name else text[:1].upper() + text[1:]) + signed
 
 
 def plain_line(text: str) -> str:

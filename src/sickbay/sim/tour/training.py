@@ -34,7 +34,6 @@ class RealTraining(Scene):
     fault: str
     slot: int | None = 0
     strike_min = 31.0  # 5 min to start, then two steps a minute: step 52
-    resumes_from = 40
     lasts_min = 130
 
     def __init__(self, reference: Reference) -> None:
@@ -108,7 +107,6 @@ class RankHung(RealTraining):
     )
     fault = "job_hang"
     strike_min = 41.0  # step 72
-    resumes_from = 60
 
     def struck(self) -> str:
         exits = self.engine.exits[0] if self.engine.exits else {}

@@ -20,7 +20,7 @@ class PendingRemap(Scene):
 
     def begin(self, stage: Stage) -> None:
         self.job = stage.submit("finetune", 2, total_steps=700)  # 5 min to start, then 116 min of steps
-        self.node = self.job.nodes[0]
+        self.nodes, self.node = self.job.nodes, self.job.nodes[0]
         stage.after_min(40, lambda: stage.world.strike("row_remap_pending_63", self.node, 1))
 
     def judge(self, stage: Stage) -> Seen:
@@ -29,7 +29,7 @@ class PendingRemap(Scene):
         evicted = [f for f in truth.facts(world, "drain", self.node) if f.detail["job"] != "-"]
         seen.claim("nothing was evicted", not evicted)
         seen.claim("the job lost no step", self.job.lost_steps == 0 and self.job.attempt == 1)
-        seen.facts = {"nodes_touched": 1, **truth.losses(world, self.job)}
+        seen.facts = {"nodes_touched": len(truth.disturbed(world, self.nodes)), **truth.losses(world, self.job)}
         seen.story = stage.story(nodes=(self.node,), jobs=(self.job.id,))
         return seen
 
@@ -55,14 +55,14 @@ class Degrading(Scene):
 
     def begin(self, stage: Stage) -> None:
         self.job = stage.submit("diffusion", 2)
-        self.node = self.job.nodes[1]
+        self.nodes, self.node = self.job.nodes, self.job.nodes[1]
         stage.after_min(50, lambda: stage.world.strike("degrading", self.node, 4, cure="reset"))
 
     def judge(self, stage: Stage) -> Seen:
         world = stage.world
         seen = Seen(f"{self._work(stage)}; {truth.course(world, self.node)}")
         seen.claim("only a handful of steps were done again", self.job.lost_steps <= 3)
-        seen.facts = {"nodes_touched": 1, **truth.losses(world, self.job)}
+        seen.facts = {"nodes_touched": len(truth.disturbed(world, self.nodes)), **truth.losses(world, self.job)}
         seen.story = stage.story(nodes=(self.node,), jobs=(self.job.id,))
         return seen
 
@@ -135,7 +135,7 @@ class Unexplained(Scene):
         seen = Seen(f"restarted {times} {how}, then {truth.job_course(self.job)}")
         seen.claim("the blame is honest: unknown", recovery is not None and recovery.blame is Blame.UNKNOWN)
         seen.claim("no node was treated", not any(truth.treatments(world, n, stage.began) for n in self._idle(stage)))
-        seen.facts = {"nodes_touched": 0, **truth.losses(world, self.job)}
+        seen.facts = {"nodes_touched": len(truth.disturbed(world, self.nodes)), **truth.losses(world, self.job)}
         seen.story = stage.story(jobs=(self.job.id,))
         return seen
 
