@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as tree
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sickbay.checks.kernel_lines import device
 
@@ -47,10 +48,19 @@ def known(value: str) -> str:
 
 
 def key(name: str) -> str:
+    return _short_key(name) if len(name) <= 64 else _key(name)
+
+
+def _key(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
+_short_key = lru_cache(maxsize=2_000)(_key)  # a report repeats its few hundred names for every GPU
+
+
+@lru_cache(maxsize=1)
 def parse(text: str) -> Report:
+    """Read once, asked twice: the check takes the inventory of GPUs first and judges then. Nobody changes a Report."""
     begin = text.find("<nvidia_smi_log")
     return _xml(text, begin) if begin >= 0 else _text(text)
 

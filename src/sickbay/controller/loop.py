@@ -88,7 +88,8 @@ class Controller:
 
     def _receive(self, item: Change | Answer) -> None:
         self._inbox.append(item)
-        self.woken.set()
+        if not self.woken.is_set():  # a pass clears it before it empties the inbox, so nothing is missed
+            self.woken.set()
 
     def _now(self) -> Now:
         return Now(self._watch, self._clock.now())
@@ -217,7 +218,7 @@ class Controller:
     # -- sleeping
 
     def _plan_sleep(self) -> float:
-        """Until the next deadline or ask. Short sleeps only while one is near: a far one does not need exact watching."""
+        """Until the next deadline or ask. Short sleeps only while one is near: a far one needs no exact watching."""
         limits = self._settings.controller
         if self._inbox or self.view.touched_nodes or self.view.touched_jobs:
             self._planned = limits.period_s

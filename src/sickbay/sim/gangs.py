@@ -41,7 +41,7 @@ class Gangs:
             world.note("corrupt-restart", "", job=job.id, attempt=attempt, from_step=from_step)
         for name in nodes:
             world.nodes[name].job = job.id
-            world.touch(world.nodes[name])
+            world.touch_work(world.nodes[name])
         self._plan_ending(job)
         world.touch_job(job)
         for name in nodes:
@@ -149,7 +149,7 @@ class Gangs:
             node = world.nodes[name]
             if node.job == job.id:
                 node.job = ""
-                world.touch(node)
+                world.touch_work(node)
         world.touch_job(job)
         if phase is JobPhase.FAILED and job.spec.requeue_s is not None:
             life = job.life

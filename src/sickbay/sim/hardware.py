@@ -101,6 +101,7 @@ class SimNode:
     out_since: float | None = None
     out_s: float = 0.0
     recorded: set[str] = field(default_factory=set)  # keys of actions delivered to this instance
+    shown: Any = None  # what the platform showed last, None when more than the work on the node has changed since
 
     @property
     def cordoned(self) -> bool:

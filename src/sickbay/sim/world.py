@@ -178,6 +178,13 @@ class World:
         elif serving and node.out_since is not None:
             node.out_s += self.now - node.out_since
             node.out_since = None
+        node.shown = None
+        self._dirty_nodes[node.name] = None
+
+    def touch_work(self, node: SimNode) -> None:
+        """As `touch`, where nothing but the work on the node has changed: thousands at once when a gang is placed."""
+        self._version += 1
+        node.version = self._version
         self._dirty_nodes[node.name] = None
 
     def touch_job(self, job: SimJob) -> None:

@@ -34,7 +34,7 @@ from sickbay.model import (
 )
 from sickbay.platforms.simulated import gang_door
 from sickbay.platforms.simulated.evidence import archive, gather
-from sickbay.platforms.simulated.views import show_job, show_node
+from sickbay.platforms.simulated.views import show_again, show_job, show_node
 from sickbay.sim import judge
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.jobs import SimJob
@@ -100,7 +100,7 @@ class SimulatedPlatform:
         if not self._sinks:
             return
         changes: list[Change] = [NodeDeleted(r.name, r.version, r.gone) for r in removed]
-        changes += [NodeChanged(show_node(self.world, node)) for node in nodes]
+        changes += [NodeChanged(show_again(self.world, node)) for node in nodes]
         changes += [JobChanged(show_job(self.world, job)) for job in jobs]
         for change in changes:
             self._tell(change)

@@ -11,6 +11,19 @@ from sickbay.sim.jobs import SimJob
 from sickbay.sim.world import World
 
 
+def show_again(world: World, node: SimNode) -> Node:
+    """As `show_node`, for an announced change: where only work came or went, most of the last showing stands."""
+    n: Node | None = node.shown
+    if n is None:
+        node.shown = n = show_node(world, node)
+        return n
+    return Node(
+        n.name, n.uid, n.instance, n.pool, n.rack, n.domain, n.factors, n.ready, n.gone, n.boot_id, n.cordoned, n.mark,
+        n.gate, n.others, (node.job,) if node.job else (), tuple(node.stuck), node.gpu_map, n.gpus_expected,
+        n.gpus_allocatable, n.findings, world.agents.last_check(node), n.capacity, n.opted_out, node.version,
+    )  # fmt: skip
+
+
 def show_node(world: World, node: SimNode) -> Node:
     return Node(
         name=node.name,
