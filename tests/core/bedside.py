@@ -79,6 +79,8 @@ class Bedside:
         return self.shows(findings=(*self.node.findings, *findings))
 
     def grants(self) -> Bedside:
+        """A seat, once nothing new has been seen for a moment."""
+        self.now += self.policy.settle_s if self.phase is Phase.QUEUED else 0.0
         return self.turns(granted=True)
 
     def refuses(self, why: str = "the limit is full") -> Bedside:

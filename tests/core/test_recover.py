@@ -388,13 +388,21 @@ def test_a_refused_restart_waits_again_and_spends_no_attempt(outcome: Outcome) -
     assert (r.phase, r.attempt) == (P.WAITING_FOR_CAPACITY, 1)
 
 
+def test_a_refused_restart_is_tried_again_later_and_later_each_time() -> None:
+    r = answered(restarting(), DEAD, Failed("n2 carries a mark"))
+    assert after(r, DEAD, r.entered + 1.0, good=("n1", "n2")).phase is P.WAITING_FOR_CAPACITY
+    first = recover.again_at(r) - r.entered
+    again = answered(after(r, DEAD, recover.again_at(r), good=("n1", "n2")), DEAD, Failed("still"))
+    assert recover.again_at(again) - again.entered > first
+
+
 @pytest.mark.parametrize("first", [40, 80], ids=["after a new checkpoint", "without one"])
 def test_however_often_a_restart_is_refused_the_limit_comes_no_nearer(first: int) -> None:
     r = after(waiting(checkpoint_step=first, barren=0), DEAD, good=("n1", "n2"))
     granted = r.barren
     for _ in range(5):
         r = answered(r, DEAD, Failed("not yet"))
-        r = after(r, DEAD, good=("n1", "n2"))
+        r = after(r, DEAD, recover.again_at(r), good=("n1", "n2"))
         assert (r.phase, r.barren) == (P.RESTARTING, granted)
 
 

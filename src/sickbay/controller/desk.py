@@ -218,16 +218,22 @@ class Desk:
             policy = self._settings.policy_for(case.pool)
             allowed = plan.allowed(case, policy, self._verbs)
             verb = Verb.CORDON if case.phase is Phase.WAITING else machine.next_rung(case, allowed)
+            if case.phase is Phase.QUEUED and not self._has_settled(case, policy, now):
+                continue
             if verb is Verb.CORDON and Verb.CORDON not in allowed:
                 refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
             elif verb is not None:
                 requests.append(self._request(case, verb, policy, now))
         return requests, refused
 
+    def _has_settled(self, case: Case, policy: Policy, now: Now) -> bool:
+        known = self._view.records.get(case.node)
+        return known is None or now.watch >= triage.settles_at(case, known.value, policy)
+
     def _request(self, case: Case, verb: Verb, policy: Policy, now: Now) -> admission.Request:
         node = self._view.nodes.get(case.node)
         return admission.request_of(
-            case, node, verb, when=triage.soonest(case.diagnoses), severity=triage.severity(case),
+            case, node, verb, when=triage.urgency(case, node), severity=triage.severity(case),
             in_window=is_open(policy.windows, now.wall), alive=self._is_busy(node),
         )  # fmt: skip
 

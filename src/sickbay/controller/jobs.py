@@ -132,7 +132,8 @@ class JobDesk:
         if r.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
             return now.watch + LOOK_AGAIN_S
         if r.deadline is not None:
-            return max(r.deadline, now.watch + 1.0)
+            times = [t for t in (r.deadline, recover.again_at(r)) if t > now.watch]
+            return min(times, default=now.watch + 1.0)
         known = self._view.jobs.get(r.job)
         limits = self._settings.jobs
         quiet = max(limits.stall_s, limits.stall_steps * (known.step_s if known else 1.0))

@@ -61,7 +61,7 @@ class Controller:
             return False
         self.records.take_over()
         self._watch = self._saved_watch = self.records.ledger.watch_time
-        self._last, self._planned = self._clock.monotonic(), self._settings.controller.period_s
+        self._last, self._planned = self._clock.monotonic(), 0.0
         self._unwatch = self._platform.watch(self._receive)
         self.view.replace_all(self._platform.observe())
         self._jobs.begin(self._now())
@@ -114,9 +114,9 @@ class Controller:
         return self._plan_sleep()
 
     def _advance(self) -> None:
-        """Watch time passes only while we watch: a gap longer than two planned sleeps counts as two."""
+        """Watch time passes only while we watch: a gap counts as the sleep that was planned, and one period, at most."""
         mono = self._clock.monotonic()
-        self._watch += max(0.0, min(mono - self._last, 2 * self._planned))
+        self._watch += max(0.0, min(mono - self._last, self._planned + self._settings.controller.period_s))
         self._last = mono
 
     def _gather(self, now: Now) -> None:
@@ -218,15 +218,15 @@ class Controller:
     # -- sleeping
 
     def _plan_sleep(self) -> float:
-        """Until the next deadline or ask. Short sleeps only while one is near: a far one needs no exact watching."""
-        limits = self._settings.controller
-        if self._inbox or self.view.touched_nodes or self.view.touched_jobs:
-            self._planned = limits.period_s
-            return 0.0
-        times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
-        ahead = min(times) - self._watch if times else float("inf")
-        self._planned = limits.period_s if ahead < NEAR_PERIODS * limits.idle_period_s else limits.idle_period_s
-        return min(max(0.05, ahead), self._planned)
+        """Until the next deadline or ask. Short sleeps only while one is near: a far one does not need exact watching."""
+        self._planned = 0.0
+        if not (self._inbox or self.view.touched_nodes or self.view.touched_jobs):
+            limits = self._settings.controller
+            times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
+            ahead = min(times) - self._watch if times else float("inf")
+            longest = limits.period_s if ahead < NEAR_PERIODS * limits.idle_period_s else limits.idle_period_s
+            self._planned = min(max(0.05, ahead), longest)
+        return self._planned
 
     def _next_ask(self) -> float | None:
         asks = [*self._desk.asks(self._dispatcher), *self._jobs.asks(self._dispatcher)]

@@ -165,9 +165,9 @@ def _condemned(case: Case) -> tuple[tuple[str, str], ...]:
 def wake_at(case: Case, record: NodeRecord, ctx: Context) -> float | None:
     """The next watch time at which this case wants a turn by itself."""
     times = [t for t in (case.deadline, case.retry_at) if t is not None]
+    if case.phase in (Phase.HOLDING, Phase.QUEUED):
+        times.append(triage.settles_at(case, record, ctx.policy))
     if case.phase is Phase.HOLDING:
-        seen = max((la.seen for la in record.latched), default=case.entered)
-        times.append(seen + ctx.policy.settle_s)
         times.append(case.entered + ctx.policy.checkpoint_s)
     if case.phase is Phase.DRAINING and record.not_ready_since is not None:
         times.append(record.not_ready_since + ctx.policy.unreachable_s)

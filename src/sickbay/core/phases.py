@@ -58,10 +58,10 @@ def _failure(turn: Turn) -> Said:
 
 def _holding(turn: Turn, case: Case) -> Said:
     now, policy = turn.ctx.now.watch, turn.ctx.policy
-    seen = max((la.seen for la in latches_of(turn, case)), default=case.entered)
-    if now < seen + policy.settle_s and not case.newcomer:
+    settled = triage.settles_at(case, turn.record, policy)
+    if now < settled and not case.newcomer:
         if turn.outcome is not None and case.pending is not None:
-            turn.case = _ask_later(turn, case, seen + policy.settle_s - now)
+            turn.case = _ask_later(turn, case, settled - now)
         return None
     when = triage.soonest(case.diagnoses)
     empty = turn.s.node is None or not turn.s.node.jobs
@@ -119,7 +119,8 @@ def _queued(turn: Turn, case: Case) -> Said:
     if verb is None:
         tried = ", ".join(case.rungs_tried) or (f"{case.rung} in an earlier case" if case.rung else "nothing")
         return (Event.EXHAUSTED, f"no stronger treatment is left or allowed (tried: {tried})")
-    if turn.s.granted:
+    settled = turn.ctx.now.watch >= triage.settles_at(case, turn.record, turn.ctx.policy)
+    if turn.s.granted and settled:
         return (Event.ADMITTED, f"{verb} is next")
     return None
 

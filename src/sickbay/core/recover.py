@@ -90,6 +90,7 @@ DEADLINE_OF = {
 
 NOT_USER = ("HARDWARE", "INFRASTRUCTURE")
 CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit"})  # work after the first evidence cannot be trusted
+REFUSED_S = 15.0
 DEAD = frozenset({JobPhase.FAILED, JobPhase.STOPPED})
 
 
@@ -377,6 +378,8 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
     nodes = choose(job, s.good or (), r.suspects)
+    if nodes is not None and now.watch < again_at(r):
+        return None, r
     if nodes is not None:
         return (E.FOUND, _capacity_words(job, nodes)), replace(r, nodes=nodes, barren=barren)
     need = len(job.nodes)
@@ -385,6 +388,13 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if _due(r, now):
         return (E.TIMED_OUT, why), replace(r, refusal=why)
     return None, replace(r, refusal=why)
+
+
+def again_at(r: Recovery) -> float:
+    """A refused restart is tried again later, and later each time: whatever refused it needs time to change."""
+    refused = sum(e.event == E.REFUSED for e in r.journal[-16:])
+    last = bool(r.journal) and r.journal[-1].event == E.REFUSED
+    return r.entered + (REFUSED_S * 2 ** min(refused, 5) if last else 0.0)
 
 
 def _capacity_words(job: Job, nodes: tuple[str, ...]) -> str:

@@ -301,6 +301,17 @@ def soonest(diagnoses: Sequence[Diagnosis]) -> When:
     return min((d.when for d in diagnoses), key=URGENCY.__getitem__, default=When.IDLE)
 
 
+def urgency(case: Case, node: Node | None) -> When:
+    """A fault whose dead job still has processes stuck on the node is `now`: the job cannot go on anywhere else."""
+    return When.NOW if node is not None and node.stuck else soonest(case.diagnoses)
+
+
+def settles_at(case: Case, record: NodeRecord, policy: Policy) -> float:
+    """XIDs arrive in families: the choice of rung waits until nothing new has been seen for a moment."""
+    faults = {d.fault for d in case.diagnoses}
+    return max((la.seen for la in record.latched if la.fault in faults), default=-policy.settle_s) + policy.settle_s
+
+
 def severity(case: Case) -> Severity:
     return max((d.severity for d in case.diagnoses), default=Severity.NONE)
 

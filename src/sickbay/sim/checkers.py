@@ -363,7 +363,7 @@ class Climbs(Checker):
         if fact.kind != "treat-start":
             return
         for _, ailment in self.world.ailing(fact.node):
-            key = (f"{fact.node}/{ailment.id}", str(fact.detail["verb"]))
+            key = (f"{self.world.nodes[fact.node].instance}/{ailment.id}", str(fact.detail["verb"]))
             self._given[key] += 1
             retried = self._retries(fact.node)
             if self._given[key] > 3 + retried:

@@ -212,7 +212,7 @@ class SwarmClock:
     def maybe_jump(self) -> None:
         if self._mood.strikes(self._mood.swarm.jump):
             self.offset += self._mood.rng.choice((-7200.0, -60.0, 60.0, 3600.0, 86_400.0))
-            self.leap += self._mood.rng.choice((0.0, 30.0, 4000.0))
+            self.leap += self._mood.rng.choice((0.0,) * 8 + (30.0, 4000.0))
 
 
 class Lock:
