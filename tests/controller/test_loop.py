@@ -30,7 +30,7 @@ from sickbay.model import (
     Started,
     Verb,
 )
-from sickbay.settings import JobPolicy, Limit
+from sickbay.settings import ControllerSettings, JobPolicy, Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_gpu, a_job, a_node, a_policy
 from tests.controller.door import Door, Shift, busy
@@ -169,6 +169,19 @@ def test_a_deposed_controller_asks_the_platform_for_nothing() -> None:
     assert door.asked == []
     new.passes(HOUR)
     assert door.called(Verb.REBOOT)
+
+
+def test_a_deposed_controller_that_has_nothing_to_write_still_asks_for_nothing() -> None:
+    door, store = Door(), MemoryStore()
+    door.says[Verb.DRAIN] = busy
+    rarely = ControllerSettings(period_s=600.0)  # so that its own Ledger write does not find out first
+    old = struck(Shift(door, store, controller=rarely)).passes(60.0)
+    Shift(door, store, old.clock)
+    asked = len(door.asked)
+    old.clock.passes(40.0)
+    with pytest.raises(NotLeader):
+        old.controller.turn()
+    assert len(door.asked) == asked
 
 
 def test_a_controller_that_loses_its_lease_stops_before_it_asks() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sickbay.model import Done, Failed, Lost, Outcome, Phase, Unguarded, Verb
-from tests.builders import a_case, a_finding, a_latch, a_node, a_policy, a_record, an_action
+from tests.builders import a_case, a_finding, a_latch, a_node, a_past, a_policy, a_record, an_action
 from tests.core.bedside import Bedside
 
 TOUCHED = (
@@ -69,10 +69,12 @@ def test_a_case_that_is_let_go_first_watches_its_treatment_to_the_end() -> None:
     bed.commands("abort")
     assert bed.case.pending is not None
     assert (bed.asks, bed.case.pending.key, bed.case.pending.call) == (Verb.REBOOT, key, False)
+    watching = bed.case.step
     bed.answers(Done())
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
     assert bed.case.pending is not None
-    assert bed.case.pending.key != key
+    assert bed.case.step > watching
+    assert bed.case.pending.key not in (key, f"n1.1/{watching}")
     assert bed.answers().phase is Phase.DISMISSED
 
 
@@ -185,6 +187,13 @@ def test_a_hold_during_the_return_means_closing_and_examining_anew_without_a_run
     treated = len(bed.case.rungs_tried)
     bed.until(Phase.VERIFYING)
     assert len(bed.case.rungs_tried) == treated
+
+
+def test_a_hold_during_the_return_means_no_rung_even_where_clearing_is_not_believed() -> None:
+    bed = at(Phase.RETURNING)
+    bed.record = replace(bed.record, past=tuple(a_past(flap=True, case=f"n1.{n}") for n in (8, 9)))
+    bed.commands("hold").commands("unhold").until(Phase.VERIFYING)
+    assert bed.case.rungs_tried == (Verb.REBOOT,)
 
 
 def test_a_held_case_can_be_aborted_and_is_really_let_go() -> None:
@@ -334,6 +343,12 @@ def test_a_common_cause_does_not_end_a_case_whose_treatment_has_begun() -> None:
     bed = at(Phase.REPAIRING).is_sent()
     bed.explained = frozenset({"gpu-lost"})
     assert bed.turns().phase is Phase.REPAIRING
+
+
+def test_a_common_cause_does_not_end_a_case_between_two_rungs() -> None:
+    bed = at(Phase.REPAIRING).is_sent().answers(Failed("it did not come back"))
+    bed.explained = frozenset({"gpu-lost"})
+    assert bed.turns().phase is Phase.QUEUED
 
 
 def test_a_common_cause_does_not_explain_a_case_with_another_fault_besides() -> None:

@@ -333,7 +333,8 @@ def test_what_is_found_on_the_successor_in_the_same_look_is_not_lost() -> None:
 
 
 def test_a_case_without_a_replacement_condemns_no_part() -> None:
-    bed = treated().until(Phase.RESOLVED)
+    bed = Bedside(policy=OPEN_HANDED).finds("xid.79", part="S1").until(Phase.RESOLVED)
+    assert bed.case.diagnoses[0].part == "S1"
     assert bed.decision is not None
     assert bed.decision.condemn == ()
 

@@ -111,7 +111,7 @@ def test_a_node_that_opted_out_gets_no_case() -> None:
 
 
 def test_a_finding_from_a_boot_that_is_over_is_not_new() -> None:
-    assert Bedside().finds("xid.79", boot="boot-before").last is None
+    assert Bedside().finds("smi.remap-failed", boot="boot-before").last is None
 
 
 def test_two_devices_are_two_diagnoses_of_one_case() -> None:
@@ -194,7 +194,7 @@ def test_a_worse_finding_raises_the_plan_and_never_lowers_it() -> None:
     bed = Bedside().finds("xid.95", 1)
     assert bed.case.plan.rungs[0].verb is Verb.RESET_GPU
     assert bed.finds("xid.79", 2).case.plan.rungs[0].verb is Verb.REBOOT
-    assert bed.finds("xid.63", 3).case.plan.rungs[0].verb is Verb.REBOOT
+    assert bed.finds("xid.63", 3, device="0000:5e:00").case.plan.rungs[0].verb is Verb.REBOOT
 
 
 def test_a_merged_diagnosis_is_written_into_the_journal() -> None:

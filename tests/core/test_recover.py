@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sickbay.core import recover
 from sickbay.core.blame import BlameVerdict
 from sickbay.core.recover import JobDecision, JobSlice, choose, decide, start_from
 from sickbay.core.turn import Now
@@ -223,6 +224,12 @@ def test_a_node_that_answers_unknown_is_not_used_again() -> None:
     mute = replace(a_blind(), place=Place("n1"))
     r = answered(examining(), DEAD, Done("", (mute,)), verdict=MYSTERY)
     assert "n1" in r.suspects
+
+
+def test_a_mute_node_is_not_used_again_even_when_another_is_to_blame() -> None:
+    mute = replace(a_blind(), place=Place("n1"))
+    r = answered(examining(), DEAD, Done("", (mute,)), cases=(sick_node(),))
+    assert set(r.suspects) == {"n1", "n2"}
 
 
 def test_a_sick_network_is_infrastructure() -> None:
