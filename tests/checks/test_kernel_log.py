@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from sickbay.checks.kernel_scan import Hit, Scan, scan
+from sickbay.checks.kernel_hits import Hit
+from sickbay.checks.kernel_scan import Scan, scan
 from tests.checks import samples
 
 BODY = "NVRM: Xid (PCI:0000:3B:00): 79, pid=1122, name=python3, GPU has fallen off the bus."

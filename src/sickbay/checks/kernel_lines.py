@@ -44,8 +44,11 @@ _HOST = re.compile(
 )
 
 
-TEXTUAL = frozenset(f"xid.{n}" for n in (64, *range(144, 151), 154))
-"""Codes whose meaning is in the text: their lines are read one by one, also in a flood."""
+TEXTUAL = frozenset((64, *range(144, 151), 154))
+"""XIDs whose meaning is in the text."""
+
+PLACED = frozenset(("xid.13", "xid.31"))
+"""Codes whose text says where on the chip."""
 
 
 def device(bdf: bytes | str) -> str:
@@ -234,6 +237,39 @@ def quotes(line: bytes) -> bool:
     return _FOREIGN.search(line) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Decisive:
+    """The bytes of a body that decide what `name` says of it: up to `end` (None: all), but for the holes."""
+
+    end: int | None
+    holes: tuple[Span, ...] = ()
+
+
+_ADDRESS = re.compile(rb"\(0x[0-9a-fA-F]+\)")
+
+
+def decisive(body: bytes) -> Decisive | None:
+    """For codes that come in floods; None for any other body."""
+    if found := _XID.match(body):
+        if int(found.group(3)) in TEXTUAL:
+            return _decisive_text(body, int(found.group(3)), found.start(4))
+        return Decisive(found.start(3) + 5)  # the number has up to four digits and something that ends it
+    found = _SXID.match(body)
+    return Decisive(found.start(3) + len(b"non-fatal")) if found else None
+
+
+def _decisive_text(body: bytes, code: int, at: int) -> Decisive:
+    process = _PID.match(body, at)
+    holes = (process.span(1),) if process and process.group(1) else ()
+    if code == 154 and (action := _ACTION.search(body, at)):
+        return Decisive(action.end() + 1, holes)
+    if code == 64 and (address := _ADDRESS.search(body, at)):
+        return Decisive(None, (*holes, address.span()))
+    if code not in (64, 154) and (found := _NVLINK5.search(body, at)) and found.group(5):
+        return Decisive(found.end(), holes)
+    return Decisive(None, holes)
+
+
 _OFF_BUS_BEGIN = re.compile(rb"NVRM: The NVIDIA GPU " + BDF)
 _LOADING = re.compile(rb"NVRM: loading NVIDIA UNIX.{0,40}?Kernel Module(?: for \S+)?\s+(\d+\.[\d.]+)")
 
@@ -253,11 +289,13 @@ def driver(body: bytes) -> str:
     return found.group(1).decode() if found else ""
 
 
-_RING_TIME = re.compile(rb"\[\s*(\d+(?:\.\d+)?)\]")
-_KMSG_TIME = re.compile(rb"\s*\d+,\d+,(\d+),")
+_RING_TIME = re.compile(rb"(?<!\w)\[(\s*\d+)(?:\.\d+)?\]")
+_KMSG_TIME = re.compile(rb"\s*\d+,(\d+),(\d+),")
 _ISO_TIME = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
-_DATE_TIME = re.compile(rb"(\S{1,12})\s+(\d{1,2})\s+(\d\d):(\d\d):(\d\d)(?:\s+(\d{4})\])?")
-_UNIX_TIME = re.compile(rb"\s*(\d{9,11}\.\d+)\s")
+_DATE_TIME = re.compile(rb"(\S{1,12})\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\s+(\d{4})\])?")
+_UNIX_TIME = re.compile(rb"\s*(\d{9,11})\.\d+\s")
+_FRACTION = re.compile(rb"[.,]?\d+")
+_THREAD = re.compile(rb"\[(\s*[TC]\d+)\]")
 _MONTHS = {
     m: i + 1
     for i, m in enumerate(
@@ -265,33 +303,76 @@ _MONTHS = {
     )
 }
 
-
-def seconds(head: bytes) -> float | None:
-    """A time that can be compared with that of the next line of the same log; None if the line has none."""
-    if found := _RING_TIME.search(head) or _UNIX_TIME.match(head):
-        return float(found.group(1))
-    if found := _KMSG_TIME.match(head):
-        return int(found.group(1)) / 1e6
-    return _calendar(head)
+Span = tuple[int, int]
 
 
-def _calendar(head: bytes) -> float | None:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a head says the second (an empty span if it says none), and its other bytes that differ line by line."""
+
+    stamp: Span = (0, 0)
+    numeric: bool = False
+    holes: tuple[Span, ...] = ()
+
+
+def layout(head: bytes) -> Layout:
+    date = _ISO_TIME.search(head) or _DATE_TIME.search(head)
+    holes = [found.span(1) for found in _THREAD.finditer(head)]
+    if ring := _RING_TIME.search(head):
+        if date:
+            holes.append((date.start(), _past_fraction(head, date.end())))
+        return _timed(head, ring.span(1), True, holes)
+    if unix := _UNIX_TIME.match(head):
+        return _timed(head, unix.span(1), True, holes)
+    if kmsg := _KMSG_TIME.match(head):
+        begin, end = kmsg.span(2)
+        return _timed(head, (begin, max(begin, end - 6)), True, [*holes, kmsg.span(1)])
+    return _timed(head, date.span(), False, holes) if date else Layout((0, 0), False, tuple(holes))
+
+
+def _timed(head: bytes, stamp: Span, numeric: bool, holes: list[Span]) -> Layout:
+    fraction = (stamp[1], _past_fraction(head, stamp[1]))
+    return Layout(stamp, numeric, tuple(sorted(hole for hole in (*holes, fraction) if hole[0] < hole[1])))
+
+
+def _past_fraction(head: bytes, at: int) -> int:
+    found = _FRACTION.match(head, at)
+    return found.end() if found else at
+
+
+def seconds(head: bytes) -> int | None:
+    """A whole second that can be compared with that of the next line of the same log; None if the line has none."""
+    found = layout(head)
+    stamp = head[slice(*found.stamp)]
+    if found.numeric:
+        return number(stamp)
+    return calendar(stamp) if stamp else None
+
+
+def number(stamp: bytes) -> int | None:
     try:
-        if found := _ISO_TIME.search(head):
+        return int(stamp or b"0")  # a /dev/kmsg record of the first second has no digits before its microseconds
+    except ValueError:
+        return None
+
+
+def calendar(stamp: bytes) -> int | None:
+    try:
+        if found := _ISO_TIME.search(stamp):
             year, month, day, hour, minute, second = (int(g) for g in found.groups())
-            return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
-        if found := _DATE_TIME.search(head):
-            month = _MONTHS.get(
-                found.group(1)[:3].lower(), 1
-            )  # another language: the day and the clock still order the lines
-            day, hour, minute, second = (int(g) for g in found.groups()[1:5])
-            return datetime(int(found.group(6) or 2000), month, day, hour, minute, second, tzinfo=UTC).timestamp()
+            return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp())
+        if found := _DATE_TIME.search(stamp):
+            # Another language's month: the day and the clock still order the lines.
+            month = _MONTHS.get(found.group(1)[:3].lower(), 1)
+            day, hour, minute, second = (int(found.group(n)) for n in (2, 4, 5, 6))
+            year = int(found.group(3) or found.group(7) or 2000)
+            return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp())
     except ValueError:
         return None
     return None
 
 
-def journal(line: bytes) -> tuple[bytes, str, float | None] | None:
+def journal(line: bytes) -> tuple[bytes, str, int | None] | None:
     """`journalctl -o json`: (body, host, time) of a kernel record; None for anything else."""
     try:
         record = json.loads(line)
@@ -302,5 +383,5 @@ def journal(line: bytes) -> tuple[bytes, str, float | None] | None:
     if record.get("_TRANSPORT", "kernel") != "kernel" or not isinstance(record.get("MESSAGE"), str):
         return None
     stamp = str(record.get("__REALTIME_TIMESTAMP", ""))
-    at = int(stamp) / 1e6 if stamp.isascii() and stamp.isdigit() and len(stamp) < 20 else None
+    at = int(stamp) // 1_000_000 if stamp.isascii() and stamp.isdigit() and len(stamp) < 20 else None
     return record["MESSAGE"].encode("utf-8", "replace"), str(record.get("_HOSTNAME", "")), at

@@ -6,7 +6,8 @@ count.
 
 from __future__ import annotations
 
-from sickbay.checks.kernel_scan import Hit, Scan, scan_lines
+from sickbay.checks.kernel_hits import Hit
+from sickbay.checks.kernel_scan import Scan, scan_lines
 from sickbay.checks.signs import Ask, Reading, Sign, quote
 from sickbay.model import Status
 from sickbay.ports import Completed, Host

@@ -1,27 +1,22 @@
 """Reads a kernel log of any size in blocks and keeps one counter per event: the fast half of the kernel-log check.
 
-`checks/kernel_log` and `sickbay diagnose` feed it bytes. A healthy line costs a few `bytes.find`; a line of a flood
-costs a dictionary look-up; only the first line of an event is parsed. Memory is bounded whatever comes in. It must
-never judge.
+`checks/kernel_log` and `sickbay diagnose` feed it bytes. A healthy line costs a few `bytes.find`; a block full of XIDs
+goes through `kernel_flood` first; what is left is parsed. Memory is bounded whatever comes in. It must never judge.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from itertools import islice
 
 from sickbay.checks import kernel_lines as grammar
+from sickbay.checks.kernel_flood import MARK, WORTH, Flood
+from sickbay.checks.kernel_hits import Hit, Hits
 from sickbay.checks.kernel_lines import Named
 
-SAME_EVENT_S = 5.0
-"""Lines of one code on one device that follow each other within this time are one event (plan, section 6)."""
-
-MOST_HITS = 4096
 MOST_LINE = 1 << 16
-MOST_QUOTES = 3
 HUNG_REACH = 6144  # bytes of a hung task's stack that are searched for the driver's frames
+LINES_AT_ONCE = 8192
 
 # Every rule of `kernel_lines` is reached through one of these. Longer is faster: bytes.find skips by its length.
 _KEYWORDS = (
@@ -36,141 +31,10 @@ _KEYWORDS = (
     b"unrecoverable hardware error",
     b"cause a leak of a command",
 )
+# What a line of the driver that matters goes on with. The driver says much else, as the RPC history after an XID 119.
+_DRIVER_SAYS = frozenset((b" Xid", b" GPU", b" The", b" (PC", b" fal", b" RmI", b" rm_", b" osI", b" loa"))
 _HUNG = b"blocked for more than"
 _OWN_TASKS = (b"task nvidia-", b"task nv_queue", b"task irq/nvidia", b"task nv-")
-
-
-@dataclass(slots=True)
-class Hit:
-    """One code on one device: how often, in how many separate events, and its first lines."""
-
-    named: Named
-    line: int
-    count: int = 0
-    events: int = 0
-    first: float | None = None
-    last: float | None = None
-    evidence: list[str] = field(default_factory=list)
-    sites: set[str] = field(default_factory=set)  # GPC/TPC seen, bounded
-    pids: set[str] = field(default_factory=set)
-
-    def seen(self, at: float | None, line: bytes, named: Named) -> None:
-        self.more(1, at)
-        self._quote(line)
-        self._note(named)
-
-    def more(self, count: int, at: float | None) -> None:
-        """Another event if the last line was long ago (or from another boot), else the same one."""
-        self.count += count
-        late = at is not None and self.last is not None and abs(at - self.last) > SAME_EVENT_S
-        if late or self.events == 0:
-            self.events += 1
-        if at is not None:
-            self.first = at if self.first is None else self.first
-            self.last = at
-
-    def _quote(self, line: bytes) -> None:
-        if len(self.evidence) < MOST_QUOTES:
-            text = grammar.clean(line.decode("utf-8", "replace"))
-            if text not in self.evidence:
-                self.evidence.append(text)
-
-    def _note(self, named: Named) -> None:
-        traits = named.traits
-        if traits.get("fatal") == "fatal" and self.named.traits.get("fatal") != "fatal":
-            self.named.traits.update(traits)  # the line that says Fatal speaks for the event
-        if "gpc" in traits and len(self.sites) < 64:
-            self.sites.add(f"{traits['gpc']}/{traits.get('tpc', '')}")
-        if "pid" in traits and len(self.pids) < 64:
-            self.pids.add(traits["pid"])
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Lines that follow each other; with `counts` false they are not one flood and must be read one by one."""
-
-    end: int
-    counts: bool
-
-
-class Flood:
-    """Counts whole runs of known XIDs without looking at their lines one by one.
-
-    A run is a stretch in which every line has the same kernel prefix down to the second and a code already parsed once.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, Hit] = {}
-
-    def learn(self, block: bytes, at: int, hit: Hit) -> None:
-        if found := _CODE.match(block, at):
-            if len(self._known) >= MOST_HITS:
-                self._known.clear()
-            self._known[found.group()] = hit
-
-    def run(self, block: bytes, start: int, at: int) -> Run | None:
-        found = _CODE.match(block, at)
-        if found is None or found.group() not in self._known or start == 0:
-            return None
-        head = block[start:at]
-        if _KMSG.match(head):
-            return self._records(block, start)
-        if len(grammar.split(head)[0]) != len(head):  # not the kernel's: read (and refused) line by line
-            return None
-        return self._seconds(block, start, at, head)
-
-    def _seconds(self, block: bytes, start: int, at: int, head: bytes) -> Run | None:
-        """Text logs: all lines of one second share the prefix before the fraction and what stands after it."""
-        fraction = _FRACTION.search(head)
-        stamp = block[start - 1 : start + fraction.start(1)] if fraction else block[start - 1 : at]
-        after = (head[fraction.end(1) :] if fraction else b"") + b"NVRM: Xid ("
-        end = _reach(block, stamp, start)
-        lines = block.count(b"\n", start, end)
-        if lines < 4:
-            return None
-        if block.count(stamp, start - 1, end) != lines or block.count(after, start, end) != lines:
-            return Run(end, False)
-        return self._count(Counter(_CODE.findall(block, start, end)), lines, end, grammar.seconds(head))
-
-    def _count(self, found: Counter[bytes], lines: int, end: int, at: float | None) -> Run:
-        if found.total() != lines or not found.keys() <= self._known.keys():
-            return Run(end, False)
-        for code, count in found.items():
-            self._known[code].more(count, at)
-        return Run(end, True)
-
-    def _records(self, block: bytes, start: int) -> Run | None:
-        """/dev/kmsg records carry a number and microseconds: group them by the second."""
-        end = block.rfind(b"\n", start, start + _KMSG_RUN) + 1
-        lines = block.count(b"\n", start, end)
-        if lines < 4:
-            return None
-        found = Counter(_RECORD.findall(block, start, end))
-        if found.total() != lines or any(code not in self._known for _, code in found):
-            return Run(end, False)
-        for (second, code), count in found.items():
-            self._known[code].more(count, float(second or 0))
-        return Run(end, True)
-
-
-_CODE = re.compile(rb"NVRM: Xid \([^)]*\): \d+")  # kept bare: it runs over every line of a flood
-_KMSG = re.compile(rb"[0-7],\d+,\d+,[^;\n]*;$")
-_RECORD = re.compile(rb"[0-7],\d+,(\d*?)\d{6},[^;\n]*;(NVRM: Xid \([^)\n]*\): \d+)[^\n]*\n")
-_KMSG_RUN = 1 << 16
-_FRACTION = re.compile(rb"[.,](\d{6})(?=\D)")
-
-
-def _reach(block: bytes, stamp: bytes, start: int) -> int:
-    """End of the stretch whose lines begin with the stamp, looking ever further ahead as long as it goes on."""
-    window, last = 4096, start - 1
-    while True:
-        limit = min(start + window, len(block))
-        last = max(last, block.rfind(stamp, last, limit))
-        if limit == len(block) or last < limit - 1024:
-            break
-        window *= 2
-    return block.find(b"\n", last + 1) + 1 or len(block)
-
 
 Sink = Callable[[int, Hit], None]
 
@@ -179,17 +43,18 @@ class Scan:
     """Feed it blocks, then `finish`; read `hits`, `foreign`, `lines`, `node`, `driver`."""
 
     def __init__(self, on_line: Sink | None = None) -> None:
-        self.hits: dict[tuple[str, str, str], Hit] = {}
+        self._hits = Hits()
+        self.hits = self._hits.by_key
         self.foreign = 0
         self.foreign_sample = ""
         self.lines = 0
         self.node = ""
         self.driver = ""
-        self.dropped = 0
+        self.dropped = 0  # lines beyond the first MOST_HITS different codes and devices
         self._on_line = on_line
         self._rows: list[tuple[int, Hit]] = []
         self._carry = b""
-        self._flood = Flood()
+        self._flood = Flood(self._hits)
         self._losing = ("", 0, b"")  # device, line and text of a loss whose other lines are still to come
         self._hung: tuple[int, bytes, int] | None = None  # line, text, bytes still to search
         self._count_at = (0, 0)
@@ -212,12 +77,23 @@ class Scan:
 
     def _block(self, block: bytes) -> None:
         self._drain_hung(block)
-        at = 0
-        for start, end in [*self._nvrm(block), (len(block), len(block))]:
-            self._keywords(block, at, start)
-            at = end
-        self.lines += block.count(b"\n") + (not block.endswith(b"\n"))
+        lines = block.count(b"\n") + (not block.endswith(b"\n"))
+        if MARK in block and (marked := block.count(MARK)) >= WORTH and marked * WORTH >= lines:
+            block = self._without_flood(block)
+        self._nvrm(block)
+        self._keywords(block)
+        self.lines += lines
         self._flush()
+
+    def _without_flood(self, block: bytes) -> bytes:
+        """The block with the lines of a flood counted and made empty."""
+        folded = self._flood.fold(block, self.lines + 1, rows=self._on_line is not None)
+        self.foreign += folded.foreign
+        self.foreign_sample = self.foreign_sample or grammar.clean(folded.foreign_sample.decode("utf-8", "replace"))
+        self._rows += folded.rows or ()
+        if folded.node:
+            self.node = self.node or folded.node
+        return b"\n".join(folded.lines)
 
     def _flush(self) -> None:
         if self._on_line:
@@ -234,48 +110,37 @@ class Scan:
         self._count_at = (start, count)
         return self.lines + count + 1
 
-    def _keywords(self, block: bytes, start: int, stop: int) -> None:
+    def _keywords(self, block: bytes) -> None:
         for keyword in _KEYWORDS:
-            if (at := block.find(keyword, start, stop)) >= 0:
-                self._each(block, keyword, at, stop, self._candidate)
-        if (at := block.find(_HUNG, start, stop)) >= 0:
-            self._each(block, _HUNG, at, stop, self._hung_task)
+            if (at := block.find(keyword)) >= 0:
+                self._each(block, keyword, at, self._candidate)
+        if (at := block.find(_HUNG)) >= 0:
+            self._each(block, _HUNG, at, self._hung_task)
 
-    def _each(self, block: bytes, keyword: bytes, at: int, stop: int, do: Callable[[bytes, int, int], object]) -> None:
+    def _each(self, block: bytes, keyword: bytes, at: int, do: Callable[[bytes, int, int], object]) -> None:
         self._count_at = (0, 0)
         while at >= 0:
             start = block.rfind(b"\n", 0, at) + 1
             end = block.find(b"\n", at)
             end = len(block) if end < 0 else end
             do(block, start, end)
-            at = block.find(keyword, end, stop)
+            at = block.find(keyword, end)
 
-    def _nvrm(self, block: bytes) -> list[tuple[int, int]]:
-        """The driver's own lines; returns the spans of the block that were wholly counted as a flood."""
-        floods: list[tuple[int, int]] = []
-        self._count_at, no_flood_before = (0, 0), 0
+    def _nvrm(self, block: bytes) -> None:
+        """The driver's own lines."""
+        self._count_at = (0, 0)
         at = block.find(b"NVRM:")
         while at >= 0:
-            start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
-            end = len(block) if end < 0 else end
-            if start >= no_flood_before and not self._on_line and (run := self._flood.run(block, start, at)):
-                if run.counts:
-                    floods.append((start, run.end))
-                    end = run.end - 1
-                else:
-                    no_flood_before = run.end
-                    self._driver_line(block, start, at, end)
-            else:
+            end = at + 5
+            if block[end : end + 4] in _DRIVER_SAYS or block[end : end + 2] == b"  ":
+                start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+                end = len(block) if end < 0 else end
                 self._driver_line(block, start, at, end)
             at = block.find(b"NVRM:", end)
-        return floods
 
     def _driver_line(self, block: bytes, start: int, at: int, end: int) -> None:
-        if block[at : at + 9] != b"NVRM: Xid" and self._context(block[start:end], self._line_of(block, start)):
-            return
-        hit = self._candidate(block, start, end)
-        if hit is not None and hit.named.code not in grammar.TEXTUAL:
-            self._flood.learn(block, at, hit)
+        if block[at : at + 9] == b"NVRM: Xid" or not self._context(block[start:end], self._line_of(block, start)):
+            self._candidate(block, start, end)
 
     def _context(self, line: bytes, number: int) -> bool:
         """Driver lines that are only part of something: the first lines of a loss, the driver's version."""
@@ -294,41 +159,38 @@ class Scan:
             return True
         return False
 
-    def _candidate(self, block: bytes, start: int, end: int) -> Hit | None:
+    def _candidate(self, block: bytes, start: int, end: int) -> None:
         line = block[start : min(end, start + MOST_LINE)]
         if line[:1] == b"{":
-            return self._journal(line, self._line_of(block, start))
+            self._journal(line, self._line_of(block, start))
+            return
         head, body = grammar.split(line)
         named = grammar.name(body)
-        if named is None:
-            if grammar.quotes(line):
-                self.foreign += 1
-                self.foreign_sample = self.foreign_sample or grammar.clean(line.decode("utf-8", "replace"))
-            return None
-        return self._record(self._line_of(block, start), line, head, named)
+        if named is not None:
+            self._record(self._line_of(block, start), line, head, named)
+        elif grammar.quotes(line):
+            self.foreign += 1
+            self.foreign_sample = self.foreign_sample or grammar.clean(line.decode("utf-8", "replace"))
 
-    def _journal(self, line: bytes, number: int) -> Hit | None:
+    def _journal(self, line: bytes, number: int) -> None:
         record = grammar.journal(line)
         named = grammar.name(record[0]) if record else None
         if record is None or named is None:
             self.foreign += grammar.quotes(line)
-            return None
+            return
         self.node = self.node or record[1]
-        return self._record(number, record[0], b"", named, record[2])
+        self._record(number, record[0], b"", named, record[2])
 
-    def _record(self, number: int, line: bytes, head: bytes, named: Named, at: float | None = None) -> Hit | None:
-        key = (named.code, named.device, named.variant)
-        hit = self.hits.get(key)
+    def _record(self, number: int, line: bytes, head: bytes, named: Named, at: int | None = None) -> None:
+        hit = self._hits.of(named, number)
         if hit is None:
-            if len(self.hits) >= MOST_HITS:
-                self.dropped += 1
-                return None
-            hit = self.hits[key] = Hit(named, number)
-            self.node = self.node or grammar.host(head)
-        hit.seen(grammar.seconds(head) if at is None else at, line, named)
+            self.dropped += 1
+            return
+        self.node = self.node or grammar.host(head)
+        hit.more(1, grammar.seconds(head) if at is None else at)
+        hit.quote(line, named)
         if self._on_line:
             self._rows.append((number, hit))
-        return hit
 
     def _hung_task(self, block: bytes, start: int, end: int) -> None:
         head, body = grammar.split(block[start:end])
@@ -362,4 +224,7 @@ def scan(blocks: Iterable[bytes], on_line: Sink | None = None) -> Scan:
 
 def scan_lines(lines: Iterable[str]) -> Scan:
     """Lines as a Host gives them. A record may hold newlines of its own: they are lines of the same record."""
-    return scan(("\n".join(lines) + "\n").encode("utf-8", "replace") for _ in (0,))
+    left = iter(lines)
+    return scan(
+        ("\n".join(some) + "\n").encode("utf-8", "replace") for some in iter(lambda: list(islice(left, LINES_AT_ONCE)), [])
+    )

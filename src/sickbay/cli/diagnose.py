@@ -23,7 +23,8 @@ import typer
 from sickbay import catalog as catalogs
 from sickbay.catalog import Catalog
 from sickbay.checks import dcgm_diag, dcgm_metrics, job_log, kernel_log, nvidia_smi
-from sickbay.checks.kernel_scan import Hit, Scan
+from sickbay.checks.kernel_hits import Hit
+from sickbay.checks.kernel_scan import Scan
 from sickbay.checks.recognise import KINDS, binary, kind_of
 from sickbay.checks.signs import Sign, Stamp, finding
 from sickbay.core.blame import BlameVerdict, blame

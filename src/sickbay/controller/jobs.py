@@ -192,7 +192,9 @@ class JobDesk:
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
-WANTS_NODES = frozenset({RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY})
+WANTS_NODES = frozenset(
+    {RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY, RecoveryPhase.RESTARTING}
+)
 READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
 
 

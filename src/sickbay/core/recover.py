@@ -148,8 +148,7 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
     phase = TABLE[r.phase].get(event)
     if phase is None:
         return None
-    setting = DEADLINE_OF.get(phase)
-    deadline = now.watch + float(getattr(policy, setting)) if setting else None
+    deadline = _deadline(phase, policy, now)
     entry = Entry(r.step + 1, event.value, now.wall, "sickbay", why, phase.value)
     journal = (*r.journal, entry)
     if len(journal) > 128:
@@ -157,6 +156,11 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
     return replace(
         r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="", journal=journal
     )
+
+
+def _deadline(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None:
+    setting = DEADLINE_OF.get(phase)
+    return now.watch + float(getattr(policy, setting)) if setting else None
 
 
 def _adopt(job: Job | None, now: Now, cluster: str) -> Recovery | None:
@@ -196,7 +200,7 @@ def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> tuple[Move |
     if ended is not None:
         return ended, r
     if s.paused and r.phase is not P.RUNNING:
-        return None, replace(r, refusal=s.paused, deadline=now.watch + 60.0 if r.deadline is not None else None)
+        return None, replace(r, refusal=s.paused, deadline=_deadline(r.phase, policy, now))  # its whole time again
     return RULES[r.phase](s, r, policy, now)
 
 
@@ -379,7 +383,7 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.GIVEN_UP, why), r
     nodes = choose(job, s.good or (), r.suspects)
     if nodes is not None and now.watch < again_at(r):
-        return None, r
+        return None, replace(r, refusal=r.journal[-1].why)
     if nodes is not None:
         return (E.FOUND, _capacity_words(job, nodes)), replace(r, nodes=nodes, barren=barren)
     need = len(job.nodes)

@@ -322,7 +322,8 @@ class JobsMove(Checker):
             if n.present and n.serving() and not n.job and not n.stuck and n.name not in cases
             and self._has_no_verdict(n.name) and n.name not in recovery.suspects
         ]  # fmt: skip
-        if len(free) >= len(self.world.jobs[job].spec.nodes):
+        stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
+        if len(free) >= len(self.world.jobs[job].spec.nodes) and not stuck:
             self.judge.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
 
     def _has_no_verdict(self, name: str) -> bool:
