@@ -430,7 +430,7 @@ def test_a_paused_job_is_watched_and_not_touched() -> None:
     why = "fleet is paused by ann"
     r = after(waiting(), DEAD, good=("n1", "n2"), paused=why)
     assert (r.phase, r.refusal) == (P.WAITING_FOR_CAPACITY, why)
-    assert after(waiting(deadline=1_000.0), DEAD, paused=why).deadline == 1_160.0
+    assert after(waiting(deadline=1_000.0), DEAD, paused=why).deadline == 1_100.0 + JobPolicy().capacity_s
 
 
 def test_actions_of_a_job_are_named_by_its_step_and_never_alike() -> None:
