@@ -54,6 +54,11 @@ class JobDesk:
         job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)
         if job is None and stored is None:
             return
+        if job and stored and job_id not in self._answers and recover.only_progressed(stored.value, job):
+            fresh = recover.progressed(stored.value, job, now)  # kept in memory: the store hears of transitions
+            self._view.recoveries[job_id] = Stored(fresh, stored.version, stored.epoch)
+            self._view.due("job", job_id, self._wake(fresh, now))
+            return
         s = self._slice(job_id, job, stored, now)
         d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
         if d.recovery is None:

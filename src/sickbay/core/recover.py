@@ -192,6 +192,22 @@ def _note_progress(r: Recovery, s: JobSlice, now: Now) -> Recovery:
     return r
 
 
+def only_progressed(r: Recovery, job: Job) -> bool:
+    """A running job made further steps and nothing else has changed: the commonest turn of all, and the plainest."""
+    return (
+        r.phase is P.RUNNING
+        and job.phase is JobPhase.RUNNING
+        and job.attempt == r.attempt
+        and job.step > r.job_step
+        and job.nodes == r.nodes
+        and r.pending is None
+    )
+
+
+def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
+    return replace(r, job_step=job.step, progressed=now.watch)
+
+
 # --- which event ----------------------------------------------------------------------------------------------------
 
 
