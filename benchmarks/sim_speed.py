@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 
 from sickbay.cli.sim import ours, settings_of
 from sickbay.sim.workload import Scene
@@ -56,9 +57,10 @@ def main() -> int:
     rows = [
         measure("256 nodes, 7 days", Scene(1, 256, 7.0, "llama3", "mix")),
         measure("64 noisy nodes, 2 days", Scene(1, 64, 2.0, "noisy", "mix")),
-        measure(f"Llama 3, {days:g} of 54 days", Scene(1, LLAMA.nodes, days, "llama3", "one")),
+        measure(f"Llama 3, {days:g} of 54 days", replace(LLAMA, days=days)),
     ]
-    whole = float(rows[-1]["cpu_s"]) * LLAMA.days / days
+    made = float(measure("", replace(LLAMA, days=0.001))["cpu_s"])  # making the fleet is paid once, not per day
+    whole = made + (float(rows[-1]["cpu_s"]) - made) * LLAMA.days / days
     rows[-1]["whole_run_cpu_s"] = round(whole, 1)
     rows[-1]["times_the_bar"] = round(whole / BAR_S, 2)
     for row in rows:

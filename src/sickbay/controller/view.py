@@ -84,13 +84,16 @@ class View:
         if node.version < self._deleted.get(node.name, 0):
             return
         self._deleted.pop(node.name, None)
-        if old is None or _scope(old) != _scope(node):
+        moved = old is None or _scope(old) != _scope(node)
+        if moved:
             if old is not None:
                 self._uncount(old)
             self._count(node, +1)
         self.nodes[node.name] = node
         self.gone.discard(node.name)
-        self._index(node)
+        if old is None or moved or _is_unavailable(old) != _is_unavailable(node):
+            self._index_down(node)
+        self._index_free(node)
         if old is None or self._matters(old, node):
             self.touch_node(node.name)
 
@@ -104,11 +107,13 @@ class View:
             return True
         return _sight(old) != _sight(node)
 
-    def _index(self, node: Node) -> None:
-        unavailable = not node.ready or node.cordoned or node.gate
+    def _index_down(self, node: Node) -> None:
+        unavailable = _is_unavailable(node)
         for scope in scopes_of(node):
             (self.down[scope].add if unavailable else self.down[scope].discard)(node.name)
-        if unavailable or node.jobs or node.gone:
+
+    def _index_free(self, node: Node) -> None:
+        if node.jobs or node.gone or _is_unavailable(node):
             self.free.discard(node.name)
         elif node.name not in self.free:
             self.free.add(node.name)
@@ -207,6 +212,10 @@ class View:
             if pause is not None and (pause.until is None or wall < pause.until):
                 return f"{scope} is paused by {pause.by}" + (f": {pause.why}" if pause.why else "")
         return ""
+
+
+def _is_unavailable(node: Node) -> bool:
+    return not node.ready or node.cordoned or node.gate
 
 
 def _scope(node: Node) -> tuple[object, ...]:

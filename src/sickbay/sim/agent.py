@@ -41,6 +41,18 @@ class Agents:
             node.sequence += 1
             yield node.sequence
 
+    def examine(self, node: SimNode, names: tuple[str, ...], answers: str = "") -> list[Finding]:
+        """These checks on this node, now: by its own cycle, or because somebody asked for a verification."""
+        host, numbers, now = self.host(node), self.numbers(node), self.world.now
+        if node.ailments or "kernel-log" in names or any(gpu.ailments for gpu in node.gpus):
+            return judge.examine(
+                host, names, at=now, expected_gpus=node.expected, sequence=numbers, answers=answers
+            )  # fmt: skip
+        shape = (node.driver, node.image, len(node.gpus))
+        return judge.examine_well(
+            host, names, shape, at=now, expected_gpus=node.expected, sequence=numbers, answers=answers
+        )  # fmt: skip
+
     # -- heartbeat ----------------------------------------------------------------------------------------------------
 
     def last_check(self, node: SimNode) -> float:
@@ -130,9 +142,8 @@ class Agents:
         self._again(node, found)
 
     def _look(self, node: SimNode) -> list[Finding]:
-        host, numbers = self.host(node), self.numbers(node)
-        found = judge.examine(host, LIGHT, at=self.world.now, expected_gpus=node.expected, sequence=numbers)
-        found += judge.instruments(host, at=self.world.now, sequence=numbers)
+        found = self.examine(node, LIGHT)
+        found += judge.instruments(self.host(node), at=self.world.now, sequence=self.numbers(node))
         if all(f.status is Status.OK for f in found):
             node.gpu_map = tuple(gpu.as_gpu() for gpu in node.gpus)
         return [self.named(node, f) for f in found]

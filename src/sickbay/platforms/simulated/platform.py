@@ -255,22 +255,13 @@ class SimulatedPlatform:
                 judge.unreachable(name, check, at=world.now, answers=key, identity=f"{key}/{i}")
                 for i, check in enumerate(names)
             ]
-        found = self._checked(node, names, key)
+        found = world.agents.examine(node, names, answers=key)
         bad = sum(f.status is not Status.OK for f in found)
         if not bad and [g.serial for g in node.gpu_map] != [g.serial for g in node.gpus]:
             node.gpu_map = tuple(g.as_gpu() for g in node.gpus)
         if bad or noted:
             world.note("verify", name, key=key, checks="+".join(names), bad=bad)
         return [world.agents.named(node, f) for f in found]
-
-    def _checked(self, node: SimNode, names: tuple[str, ...], key: str) -> list[Finding]:
-        world, host, numbers = self.world, self.world.agents.host(node), self.world.agents.numbers(node)
-        if "kernel-log" not in names and not any(True for _ in node.all_ailments()):
-            shape = (node.driver, node.image, len(node.gpus))
-            return judge.examine_well(
-                host, names, shape, at=world.now, expected_gpus=node.expected, sequence=numbers, answers=key
-            )
-        return judge.examine(host, names, at=world.now, expected_gpus=node.expected, sequence=numbers, answers=key)
 
     def _treat(self, action: Action) -> Outcome:
         known = self.world.treatments.delivered.get(action.key)
