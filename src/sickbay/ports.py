@@ -82,6 +82,7 @@ class Platform(Protocol):
 
         Long work answers Started and is asked again with the same key. For SENT_ONCE verbs only a call with
         `action.call` set may act; any other ask observes, and says Lost when it knows the call never arrived.
+        CORDON is for the machine in `before.instance`; if the name belongs to another one now it answers Failed.
         Before a treatment acts, the door re-reads: our mark carries this case, cordoned, empty or unreachable,
         boot id == before.boot_id; otherwise it answers Unguarded. RESTART_JOB is create-if-absent by attempt, refuses
         while an earlier attempt lives outside nodes that carry our mark, and re-checks that its nodes are free of marks.

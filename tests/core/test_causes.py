@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sickbay.core.causes import Cause, Sighting, case_of, find
+from sickbay.core.causes import Cause, Sighting, case_of, find, widen
 from sickbay.model import Phase
 from sickbay.settings import ControllerSettings
 
@@ -15,7 +15,7 @@ def seen(*nodes: str, fault: str = "nvlink-down", at: float = 0.0, job: str = ""
 
 def found(*sightings: list[Sighting], now: float = 0.0, **members: int) -> Cause | None:
     names = {key.replace("__", "="): n for key, n in members.items()}
-    return find([s for group in sightings for s in group], names, LIMITS, now)
+    return next(find([s for group in sightings for s in group], names, LIMITS, now), None)
 
 
 def test_three_nodes_of_one_job_within_a_minute_are_a_common_cause() -> None:
@@ -70,3 +70,13 @@ def test_the_case_about_a_factor_rests_with_a_person_and_treats_nothing() -> Non
     assert (case.id, case.factor, case.phase) == ("driver=570.2", "driver=570", Phase.ESCALATED)
     assert (case.plan.rungs, case.pending, case.deadline) == ((), None, None)
     assert {d.place.node for d in case.diagnoses} == {"n1", "n2", "n3"}
+
+
+def test_two_faults_of_one_driver_are_two_causes_and_one_case() -> None:
+    nodes = ("n1", "n2", "n3")
+    both = [*seen(*nodes, driver="570"), *seen(*nodes, fault="gsp-timeout", driver="570")]
+    gsp, nvlink = find(both, {"driver=570": 4}, LIMITS, 0.0)
+    assert (gsp.fault, nvlink.fault) == ("gsp-timeout", "nvlink-down")
+    case = widen(case_of(gsp, 1, 0.0, 0.0, ""), nvlink, 5.0)
+    assert {d.fault for d in case.diagnoses} == {"gsp-timeout", "nvlink-down"}
+    assert "also nvlink-down" in case.journal[-1].why

@@ -5,6 +5,7 @@ Written against the door and a small stage (`Stage`), so that the next platform 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from sickbay.model import (
@@ -117,6 +118,15 @@ class PlatformContract:
         assert isinstance(stage.platform.perform(act(Verb.CORDON)), Done)
         assert look(stage).version == version
         assert look(stage).mark == CASE
+
+    def test_a_cordon_is_for_the_machine_the_case_is_about(self, stage: Stage) -> None:
+        action = replace(act(Verb.CORDON), before=Before(instance="i-of-an-earlier-machine"))
+        outcome = stage.platform.perform(action)
+        assert isinstance(outcome, Failed)
+        assert "another machine" in outcome.why
+        node = stage.platform.look(NODE)
+        assert node is not None
+        assert not node.mark
 
     def test_cordon_does_not_take_another_cases_mark(self, stage: Stage) -> None:
         stage.platform.perform(act(Verb.CORDON))

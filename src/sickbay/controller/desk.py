@@ -6,17 +6,18 @@ Called by controller/loop.py. Everything it keeps between passes can be rebuilt 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
 from sickbay.controller.dispatch import Dispatcher
+from sickbay.controller.monitor import Monitor, Unsaid
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
 from sickbay.core import admit as admission
-from sickbay.core import causes, explain, machine, plan, triage
+from sickbay.core import machine, plan, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
 from sickbay.model import (
@@ -41,8 +42,6 @@ from sickbay.settings import Policy, Settings
 
 log = logging.getLogger(__name__)
 
-FACTOR_S = {"job": 3_600.0}  # how long a common cause explains new sightings; a day where not named
-FACTOR_DEFAULT_S = 86_400.0
 ALIVE = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.RESTARTING})
 
 
@@ -58,11 +57,11 @@ class Desk:
         self._wants: dict[str, None] = {}
         self._pending: dict[str, None] = {}
         self._resend: set[str] = set()
-        self._unsaid: dict[str, tuple[str, str, Notice]] = {}
-        self._sightings: deque[causes.Sighting] = deque(maxlen=4096)
+        self._unsaid: Unsaid = {}
+        self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
         self._escalated = 0
         self._seats_stale = True
-        self._told_full: set[str] = set()
+        self._told_keys: set[str] = set()
 
     # -- deciding
 
@@ -74,7 +73,7 @@ class Desk:
             self._view.touched_nodes.clear()
             for name in names:
                 self._decide(name, now)
-            self._look_for_causes(now)
+            self._monitor.look(now)
 
     def _context(self, pool: str, now: Now) -> Context:
         policy = self._settings.policy_for(pool)
@@ -95,7 +94,8 @@ class Desk:
             outcome=outcome, answers=key, commands=tuple(self._commands.pop(name, ())),
             granted=granted, refusal=refusal,
             busy=self._is_busy(node), paused=view.paused(node, name, now.wall),
-            explained=self._explained(node, now), condemned=view.condemned,
+            mute=node is not None and self._monitor.are_silent(node.pool),
+            explained=self._monitor.explains(node, now), condemned=view.condemned,
         )  # fmt: skip
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
         decision = decide(s, ctx)
@@ -118,7 +118,7 @@ class Desk:
         """The record first: a case that is lost in between is opened again from its latches, under the next number."""
         if _is_worth_keeping(s.record, d.record, name in self._view.records) and not self._records.put_record(d.record):
             return None
-        self._note_sightings(s, d, ctx.now)
+        self._monitor.note(s, d, ctx.now)
         if d.case is None:
             if d.consumed:
                 self._records.consume(d.consumed)
@@ -238,16 +238,15 @@ class Desk:
         )  # fmt: skip
 
     def _tell_full(self, ledger: Ledger, refused: dict[str, admission.Refusal], now: Now) -> Ledger:
-        """One notice per full limit and hour: it names the nodes a person must release."""
-        fresh = []
+        """One notice per full limit and hour, naming the nodes to release; and one about silent instruments."""
+        fresh = list(self._monitor.tell_silence(now, self._told_keys))
         for case_id, refusal in sorted(refused.items()):
             key = f"full/{refusal.full}/{int(now.watch // 3600)}"
-            if refusal.full and key not in self._told_full:
-                self._told_full.add(key)
+            if refusal.full and key not in self._told_keys:
+                self._told_keys.add(key)
                 body = f"{case_id} and others wait because {refusal.why}. Release or finish some of them."
-                fresh.append(
-                    Notice(key, "warning", f"{refusal.full}: no more nodes may be taken out", body, "", now.wall)
-                )
+                title = f"{refusal.full}: no more nodes may be taken out"
+                fresh.append(Notice(key, "warning", title, body, "", now.wall))
         if not fresh:
             return ledger
         for notice in fresh:
@@ -284,61 +283,6 @@ class Desk:
                 )
             )  # fmt: skip
             self._view.touch_node(name)
-
-    # -- common causes
-
-    def _note_sightings(self, s: NodeSlice, d: Decision, now: Now) -> None:
-        if s.node is None or d.record.latched == s.record.latched:
-            return
-        for latch in d.record.latched:
-            fault = self._catalog.faults[latch.fault]
-            if latch.since == now.watch and latch.source == "agent" and fault.kind in ("hardware", "infrastructure"):
-                self._sightings.append(
-                    causes.Sighting(s.node.name, latch.fault, now.watch, s.node.jobs, s.node.factors)
-                )
-
-    def _look_for_causes(self, now: Now) -> None:
-        limits = self._settings.controller
-        while self._sightings and now.watch - self._sightings[0].seen > limits.common_factor_s:
-            self._sightings.popleft()
-        if len(self._sightings) < limits.common_cause_nodes:
-            return
-        cause = causes.find(self._sightings, self._view.members, limits, now.watch)
-        if cause is None or cause.factor in self._view.cases:
-            return
-        self._open_factor(cause, now)
-        for name in cause.nodes:
-            self._view.touch_node(name)
-
-    def _open_factor(self, cause: causes.Cause, now: Now) -> None:
-        known = self._view.records.get(cause.factor)
-        record = known.value if known else NodeRecord(cause.factor, cluster=self._settings.cluster)
-        record = replace(record, last_n=record.last_n + 1)
-        case = causes.case_of(cause, record.last_n, now.watch, now.wall, self._settings.cluster)
-        told = explain.notice_of(case, cause.why, self._catalog, now.wall)
-        case = replace(case, notices=(told,) if told else ())
-        if self._records.put_record(record) and self._records.put_case(case, False, ()) and told:
-            self._unsaid[told.key] = ("node", case.node, told)
-
-    def _explained(self, node: Node | None, now: Now) -> frozenset[str]:
-        """Faults of this node that an open case about a common cause explains."""
-        if node is None:
-            return frozenset()
-        faults: set[str] = set()
-        for factor in [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]:
-            stored = self._view.cases.get(factor)
-            if stored is not None and stored.value.factor and _still_explains(stored.value, now):
-                faults |= {d.fault for d in stored.value.diagnoses}
-        for case in self._job_factors(node.name):
-            faults |= {d.fault for d in case.diagnoses if _still_explains(case, now)}
-        return frozenset(faults)
-
-    def _job_factors(self, name: str) -> Iterator[Case]:
-        """A job that has left the node still explains what its nodes showed together."""
-        for factor in [f for f in self._view.cases if f.startswith("job=")]:
-            case = self._view.cases[factor].value
-            if case.factor and any(d.place.node == name for d in case.diagnoses):
-                yield case
 
     # -- pending actions, for the loop
 
@@ -382,7 +326,7 @@ class Desk:
 
     def letters(self) -> list[tuple[str, str, str, Notice]]:
         letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]
-        self._unsaid = {}
+        self._unsaid.clear()
         return letters
 
     def told(self, kind: str, name: str, keys: set[str]) -> None:
@@ -407,11 +351,6 @@ def _log_moves(before: Case | None, case: Case) -> None:
 
 def _without(notices: tuple[Notice, ...], keys: set[str]) -> tuple[Notice, ...]:
     return tuple(n for n in notices if n.key not in keys)
-
-
-def _still_explains(case: Case, now: Now) -> bool:
-    kind = case.factor.partition("=")[0]
-    return now.watch - case.entered <= FACTOR_S.get(kind, FACTOR_DEFAULT_S)
 
 
 def _is_worth_keeping(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:

@@ -114,7 +114,7 @@ class Controller:
         return self._plan_sleep()
 
     def _advance(self) -> None:
-        """Watch time passes only while we watch: a gap counts as the sleep that was planned, and one period, at most."""
+        """Watch time passes only while we watch: a gap counts as the planned sleep and one period at most."""
         mono = self._clock.monotonic()
         self._watch += max(0.0, min(mono - self._last, self._planned + self._settings.controller.period_s))
         self._last = mono
@@ -218,7 +218,7 @@ class Controller:
     # -- sleeping
 
     def _plan_sleep(self) -> float:
-        """Until the next deadline or ask. Short sleeps only while one is near: a far one does not need exact watching."""
+        """Until the next deadline or ask. Short sleeps only while one is near: a far one needs no close watch."""
         self._planned = 0.0
         if not (self._inbox or self.view.touched_nodes or self.view.touched_jobs):
             limits = self._settings.controller

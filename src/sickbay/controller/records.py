@@ -47,7 +47,8 @@ class Records:
             view.recoveries[recovery.value.job] = Stored(recovery.value, version, self.epoch)
             view.touch_job(recovery.value.job)
         for record in self.store.list(NodeRecord):
-            view.records[record.value.node] = record
+            version = self.store.commit(record.value, record.version, self.epoch)
+            view.records[record.value.node] = Stored(record.value, version, self.epoch)
         self.read_parts()
 
     def read_parts(self) -> None:

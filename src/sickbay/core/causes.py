@@ -8,8 +8,8 @@ A bad driver once made a fleet report NVLink down after boot and an automaton re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from sickbay.model import Case, Diagnosis, Entry, Phase, Place, Plan, Severity, When
 from sickbay.settings import ControllerSettings
@@ -36,16 +36,15 @@ class Cause:
 
 def find(
     sightings: Iterable[Sighting], members: Mapping[str, int], limits: ControllerSettings, now: float
-) -> Cause | None:
-    """The most telling factor that enough of the sightings share, or None. `members`: nodes per factor."""
+) -> Iterator[Cause]:
+    """For each fault the most telling factor that enough of its sightings share. `members`: nodes per factor."""
     by_fault: dict[str, list[Sighting]] = defaultdict(list)
     for s in sightings:
         by_fault[s.fault].append(s)
     for fault, seen in sorted(by_fault.items()):
         cause = _of_one_job(fault, seen, limits, now) or _of_one_factor(fault, seen, members, limits, now)
         if cause is not None:
-            return cause
-    return None
+            yield cause
 
 
 def _of_one_job(fault: str, seen: list[Sighting], limits: ControllerSettings, now: float) -> Cause | None:
@@ -84,7 +83,23 @@ def _of_one_factor(
 
 def case_of(cause: Cause, n: int, now: float, at: float, cluster: str) -> Case:
     """The one case about the factor. A person owns it from the start; no node is touched."""
-    diagnoses = tuple(
+    why = f"{cause.fault} shared by {cause.factor}: {cause.why}"
+    return Case(
+        id=f"{cause.factor}.{n}", node=cause.factor, uid="", pool="", diagnoses=_diagnoses(cause, at), plan=Plan(),
+        phase=Phase.ESCALATED, step=0, opened_at=at, entered=now, deadline=None, cluster=cluster, factor=cause.factor,
+        first_evidence_at=at, journal=(Entry(0, "OPENED", at, "sickbay", why, Phase.ESCALATED.value),),
+        timeline=((Phase.ESCALATED.value, at),),
+    )  # fmt: skip
+
+
+def widen(case: Case, cause: Cause, at: float) -> Case:
+    """The same factor explains another fault too."""
+    entry = Entry(case.step, "MERGED", at, "sickbay", f"also {cause.fault}: {cause.why}", case.phase.value)
+    return replace(case, diagnoses=(*case.diagnoses, *_diagnoses(cause, at)), journal=(*case.journal, entry))
+
+
+def _diagnoses(cause: Cause, at: float) -> tuple[Diagnosis, ...]:
+    return tuple(
         Diagnosis(
             cause.fault,
             Place(node),
@@ -98,10 +113,3 @@ def case_of(cause: Cause, n: int, now: float, at: float, cluster: str) -> Case:
         )
         for node in cause.nodes
     )
-    why = f"{cause.fault} shared by {cause.factor}: {cause.why}"
-    return Case(
-        id=f"{cause.factor}.{n}", node=cause.factor, uid="", pool="", diagnoses=diagnoses, plan=Plan(),
-        phase=Phase.ESCALATED, step=0, opened_at=at, entered=now, deadline=None, cluster=cluster, factor=cause.factor,
-        first_evidence_at=at, journal=(Entry(0, "OPENED", at, "sickbay", why, Phase.ESCALATED.value),),
-        timeline=((Phase.ESCALATED.value, at),),
-    )  # fmt: skip

@@ -83,6 +83,16 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
     return Notice(f"{node}/{finding.boot_id}/{finding.code}", "warning", title, "\n".join(body), "", at)
 
 
+def silence(pool: str, nodes: Sequence[str], key: str, at: float) -> Notice:
+    """Many instruments silent at once: one message about instruments."""
+    named = ", ".join(nodes[:8]) + (f" and {len(nodes) - 8} more" if len(nodes) > 8 else "")
+    body = (
+        f"{len(nodes)} nodes of pool {pool} give no answer to our checks: {named}. "
+        "No node is touched for that. Look at what they share: a roll-out of the driver, of DCGM or of the agent."
+    )
+    return Notice(key, "warning", f"pool {pool}: instruments are silent", body, "", at)
+
+
 def case_story(case: Case) -> list[str]:
     """The life of a case in sentences, oldest first."""
     lines = [_sentence(_signed(entry), case.node) for entry in case.journal if entry.why]

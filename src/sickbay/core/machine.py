@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sickbay.model import TREATMENTS, Action, Case, Entry, Event, Phase, Place, Verb
+from sickbay.model import TREATMENTS, Action, Before, Case, Entry, Event, Phase, Place, Verb
 from sickbay.settings import Policy
 
 P, E = Phase, Event
@@ -125,7 +125,7 @@ def step(case: Case, event: Event, *, now: float, at: float, by: str, why: str, 
         visits=case.visits + (phase is P.QUEUED),
         examine=phase is not P.VERIFYING and (case.examine or (case.phase, event) in EXAMINES),
         cancelled=case.cancelled or event is E.CANCELLED,
-        unguarded=case.unguarded + (event is E.UNGUARDED),
+        unguarded=0 if event is E.RETRIED else case.unguarded + (event is E.UNGUARDED),
         unfinished=_unfinished(case, event),
         cordon_version=0 if phase is P.CORDONING or case.phase is P.RETURNING else case.cordon_version,
         rung=_rung(case, event),
@@ -179,7 +179,8 @@ def _asks(case: Case) -> Action | None:
 
 
 def action(case: Case, verb: Verb, args: Mapping[str, str]) -> Action:
-    return Action(f"{case.id}/{case.step}", verb, Place(case.node), args)
+    """Pinned to the machine the case is about: a node's name may belong to another one by the time it is asked."""
+    return Action(f"{case.id}/{case.step}", verb, Place(case.node), args, before=Before(instance=case.instance))
 
 
 def _action(case: Case, verb: Verb) -> Action:

@@ -32,6 +32,7 @@ from sickbay.model import (
     Status,
     Unguarded,
     Verb,
+    When,
 )
 from sickbay.settings import JobPolicy
 
@@ -269,6 +270,9 @@ def _stalled(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.PROGRESSED, f"step {job.step} was made after all"), r
     if job.phase in DEAD:
         return _running(s, r, policy, now)
+    outcome = _answer(s, r)
+    if isinstance(outcome, Done):
+        return (E.DONE, f"still no step; stacks and dumps are kept: {outcome.detail}"), r
     if _due(r, now):
         return (E.TIMED_OUT, "still no step; the whole gang is stopped"), r
     return None, r
@@ -339,7 +343,7 @@ def _judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
     sick = [f for f in findings if f.status is Status.FAILED]
     mute = tuple(dict.fromkeys(f.place.node for f in findings if f.status is Status.UNKNOWN))
     evidence, distrust = _evidence(s.cases)
-    real = [c for c in s.cases if any(s.kinds.get(d.fault) in ("hardware", "infrastructure") for d in c.diagnoses)]
+    real = [c for c in s.cases if _could_kill(c, s)]
     nodes = tuple(dict.fromkeys([c.node for c in real] + [f.place.node for f in sick]))
     r = replace(r, evidence_at=evidence, distrust=distrust)
     if nodes:
@@ -348,6 +352,14 @@ def _judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
         blame = Blame.HARDWARE if sick or "hardware" in kinds else Blame.INFRASTRUCTURE
         return replace(r, blame=blame, because=tuple(quotes[:3]), suspects=(*nodes, *mute))
     return _judge_logs(s, r, mute)
+
+
+def _could_kill(case: Case, s: JobSlice) -> bool:
+    """Hardware trouble that can end a job. One that can wait does not outweigh a plain program error."""
+    real = any(s.kinds.get(d.fault) in ("hardware", "infrastructure") for d in case.diagnoses)
+    waits = all(d.when is When.IDLE for d in case.diagnoses)
+    sure = s.verdict is not None and s.verdict.blame is Blame.USER_CODE and s.verdict.confidence >= SURE
+    return real and not (waits and sure)
 
 
 def _judge_logs(s: JobSlice, r: Recovery, mute: tuple[str, ...]) -> Recovery:
@@ -490,6 +502,8 @@ RULES = {
 def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     job = s.job
     assert job is not None or r.phase in ENDS
+    if r.phase is P.STALLED and job is not None:
+        return replace(r, pending=_ask(r, Verb.COLLECT, job.nodes, what="stacks"))
     if r.phase is P.STOPPING and job is not None:
         return replace(r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=r.job_step))
     if r.phase is P.EXAMINING and job is not None:

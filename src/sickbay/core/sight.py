@@ -86,7 +86,7 @@ def _tell_remarks(turn: Turn, remarks: tuple[Finding, ...]) -> None:
     notices = list(turn.record.notices)
     for finding in remarks:
         fault = turn.ctx.catalog.fault_of(finding.code)
-        if fault is not None and fault.kind == "application":
+        if fault is not None and (fault.kind == "application" or (fault.kind == "instrument" and turn.s.mute)):
             continue
         if now.watch - told.get(finding.code, -REPEAT_NOTICE_S) < REPEAT_NOTICE_S:
             continue

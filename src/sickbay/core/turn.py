@@ -50,6 +50,7 @@ class NodeSlice:
     paused: str = ""
     explained: frozenset[str] = frozenset()  # faults that a common cause explains, for this node
     condemned: frozenset[str] = frozenset()  # serials that must not come back
+    mute: bool = False  # the whole pool's instruments are silent: one notice says so, not one per node
 
 
 @dataclass(frozen=True, slots=True)

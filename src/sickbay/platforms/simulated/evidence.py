@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.host import SimHost
+from sickbay.sim.jobs import SimJob
 from sickbay.sim.kernel import as_dmesg
 from sickbay.sim.world import World
 
@@ -37,6 +38,21 @@ def gather(world: World, node: SimNode, key: str) -> dict[str, str]:
         done = host.run(argv, 30.0)
         files[name] = done.stdout + done.stderr + ("(no answer: timed out)\n" if done.timed_out else "")
     return files
+
+
+def gather_gang(world: World, job: SimJob, key: str) -> dict[str, str]:
+    """What a stalled gang can still say: where each rank stands, and the last lines of those that said anything."""
+    exits = {x.rank: x for x in job.exits}
+    stands = [
+        f"rank {rank} on {node}: " + ("silent" if rank in job.silent else "waits in all_reduce") + "\n"
+        for rank, node in enumerate(job.rank_nodes)
+    ]
+    files = {
+        "identity.json": json.dumps({"action": key, "job": job.id, "attempt": job.attempt, "step": job.step(world.now)})
+        + "\n",
+        "stacks.txt": "".join(stands),
+    }
+    return files | {f"rank-{rank}.log": "\n".join(x.tail) + "\n" for rank, x in exits.items() if x.tail}
 
 
 def _identity(world: World, node: SimNode, key: str) -> dict[str, object]:

@@ -33,7 +33,7 @@ from sickbay.model import (
     Verb,
 )
 from sickbay.platforms.simulated import gang_door
-from sickbay.platforms.simulated.evidence import archive, gather
+from sickbay.platforms.simulated.evidence import archive, gather, gather_gang
 from sickbay.platforms.simulated.views import show_again, show_job, show_node
 from sickbay.sim import judge
 from sickbay.sim.hardware import SimNode
@@ -140,6 +140,8 @@ class SimulatedPlatform:
         node, case = self._node(action), case_of(action)
         if node is None:
             return Failed(f"there is no node {action.place.node}")
+        if action.before.instance and node.instance != action.before.instance:
+            return Failed(f"{node.name} is another machine now: {node.instance}")
         if node.mark and node.mark != case:
             return Failed(f"{node.name} carries the mark of {node.mark}")
         if not (node.mark == case and node.closed):
@@ -208,17 +210,20 @@ class SimulatedPlatform:
         return Done(f"{node.name} is empty")
 
     def _collect(self, action: Action) -> Outcome:
-        node = self._node(action)
-        if node is None:
-            return Failed(f"there is no node {action.place.node}")
+        node, job = self._node(action), self.world.jobs.get(action.args.get("job", ""))
+        if node is None and job is None:
+            return Failed(f"there is no {action.place.node or action.args.get('job', 'such job')}")
         work = self._work.get(action.key) or self._begin(action.key, COLLECT_S, "collect")
-        return self._later(work, lambda: self._collected(node, action.key))
+        return self._later(work, lambda: self._collected(node or job, action.key))
 
-    def _collected(self, node: SimNode, key: str) -> Outcome:
-        files = gather(self.world, node, key)
-        self.world.note("collect", node.name, key=key, files=len(files))
+    def _collected(self, subject: SimNode | SimJob | None, key: str) -> Outcome:
+        assert subject is not None
+        world, is_node = self.world, isinstance(subject, SimNode)
+        files = gather(world, subject, key) if isinstance(subject, SimNode) else gather_gang(world, subject, key)
+        name = subject.name if isinstance(subject, SimNode) else subject.id
+        self.world.note("collect", name if is_node else "", key=key, files=len(files))
         if self.evidence_dir is None:
-            return Done(f"{len(files)} pieces of evidence about {node.name} (kept nowhere: no directory is set)")
+            return Done(f"{len(files)} pieces of evidence about {name} (kept nowhere: no directory is set)")
         return Done(str(archive(self.evidence_dir, key, files)))
 
     def _verify(self, action: Action) -> Outcome:

@@ -1,0 +1,129 @@
+"""What no single node can show: a cause that several share, and instruments that fall silent together.
+
+Keeps recent sightings, asks core/causes, opens the one case about a factor. Called by
+controller/desk.py; treats nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sickbay.catalog import Catalog
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
+from sickbay.core import causes, explain
+from sickbay.core.turn import Decision, NodeSlice, Now
+from sickbay.model import Case, Node, NodeRecord, Notice, Status
+from sickbay.settings import Settings
+
+EXPLAINS_S = {"job": 3_600.0}  # how long a common cause explains new sightings; a day where not named
+EXPLAINS_DEFAULT_S = 86_400.0
+REAL = ("hardware", "infrastructure")
+SILENT_LEAST = 3
+
+Unsaid = dict[str, tuple[str, str, Notice]]  # notice key -> (kind of record, its owner, the notice)
+
+
+class Monitor:
+    def __init__(self, view: View, records: Records, catalog: Catalog, settings: Settings, unsaid: Unsaid) -> None:
+        self._view, self._records, self._catalog, self._settings = view, records, catalog, settings
+        self._unsaid = unsaid
+        self._sightings: deque[causes.Sighting] = deque(maxlen=4096)
+        self._silent: dict[str, set[str]] = defaultdict(set)  # pool -> nodes whose instruments say nothing
+
+    # -- common causes
+
+    def note(self, s: NodeSlice, d: Decision, now: Now) -> None:
+        """Take down what is newly latched on this node, and whether its instruments speak."""
+        if s.node is None:
+            return
+        self._note_instruments(s.node)
+        if d.record.latched == s.record.latched:
+            return
+        for latch in d.record.latched:
+            fresh = latch.since == now.watch and latch.source == "agent"
+            if fresh and self._catalog.faults[latch.fault].kind in REAL:
+                self._sightings.append(
+                    causes.Sighting(s.node.name, latch.fault, now.watch, s.node.jobs, s.node.factors)
+                )
+
+    def look(self, now: Now) -> None:
+        """Open or widen the case about a factor that the recent sightings share."""
+        limits = self._settings.controller
+        while self._sightings and now.watch - self._sightings[0].seen > limits.common_factor_s:
+            self._sightings.popleft()
+        if len(self._sightings) < limits.common_cause_nodes:
+            return
+        for cause in causes.find(self._sightings, self._view.members, limits, now.watch):
+            if self._is_known(cause):
+                continue
+            self._open(cause, now)
+            for name in cause.nodes:
+                self._view.touch_node(name)
+
+    def _is_known(self, cause: causes.Cause) -> bool:
+        stored = self._view.cases.get(cause.factor)
+        return stored is not None and any(d.fault == cause.fault for d in stored.value.diagnoses)
+
+    def _open(self, cause: causes.Cause, now: Now) -> None:
+        stored = self._view.cases.get(cause.factor)
+        if stored is not None:
+            self._records.put_case(causes.widen(stored.value, cause, now.wall), False, ())
+            return
+        known = self._view.records.get(cause.factor)
+        record = known.value if known else NodeRecord(cause.factor, cluster=self._settings.cluster)
+        record = replace(record, last_n=record.last_n + 1)
+        case = causes.case_of(cause, record.last_n, now.watch, now.wall, self._settings.cluster)
+        told = explain.notice_of(case, cause.why, self._catalog, now.wall)
+        case = replace(case, notices=(told,) if told else ())
+        if self._records.put_record(record) and self._records.put_case(case, False, ()) and told:
+            self._unsaid[told.key] = ("node", case.node, told)
+
+    def explains(self, node: Node | None, now: Now) -> frozenset[str]:
+        """Faults of this node that an open case about a common cause explains."""
+        if node is None:
+            return frozenset()
+        faults: set[str] = set()
+        for factor in [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]:
+            stored = self._view.cases.get(factor)
+            if stored is not None and stored.value.factor and _still_explains(stored.value, now):
+                faults |= {d.fault for d in stored.value.diagnoses}
+        for case in self._job_factors(node.name):
+            faults |= {d.fault for d in case.diagnoses if _still_explains(case, now)}
+        return frozenset(faults)
+
+    def _job_factors(self, name: str) -> Iterator[Case]:
+        """A job that has left the node still explains what its nodes showed together."""
+        for factor in [f for f in self._view.cases if f.startswith("job=")]:
+            case = self._view.cases[factor].value
+            if case.factor and any(d.place.node == name for d in case.diagnoses):
+                yield case
+
+    # -- silent instruments
+
+    def _note_instruments(self, node: Node) -> None:
+        mute = any(f.status is Status.UNKNOWN for f in node.findings)
+        (self._silent[node.pool].add if mute else self._silent[node.pool].discard)(node.name)
+
+    def are_silent(self, pool: str) -> bool:
+        """More than a tenth of a pool's instruments say nothing: that is about instruments, not about nodes."""
+        count = len(self._silent[pool])
+        share = count / max(1, self._view.members.get(f"pool:{pool}", 0))
+        return count >= SILENT_LEAST and share > self._settings.controller.silent_share
+
+    def tell_silence(self, now: Now, told: set[str]) -> tuple[Notice, ...]:
+        """One notice per pool and day."""
+        notices = []
+        for pool in sorted(self._silent):
+            key = f"silent/{pool}/{int(now.watch // 86_400)}"
+            if key not in told and self.are_silent(pool):
+                told.add(key)
+                notices.append(explain.silence(pool, sorted(self._silent[pool]), key, now.wall))
+        return tuple(notices)
+
+
+def _still_explains(case: Case, now: Now) -> bool:
+    kind = case.factor.partition("=")[0]
+    return now.watch - case.entered <= EXPLAINS_S.get(kind, EXPLAINS_DEFAULT_S)
