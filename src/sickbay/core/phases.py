@@ -166,7 +166,7 @@ def _newly_sick(turn: Turn) -> str:
         return ""
     sick = [d for d in turn.fresh if d.severity >= Severity.RESET]
     turn.fresh = ()
-    return f"{turn.ctx.catalog.faults[sick[0].fault].title} was seen again" if sick else ""
+    return f"{turn.ctx.catalog.faults[sick[0].fault].title} was seen while it was examined" if sick else ""
 
 
 def _returning(turn: Turn, case: Case) -> Said:

@@ -10,7 +10,7 @@ from sickbay.sim.tour.stage import Stage
 
 HANG_MIN = 60.0  # after the scene's begin at 02:00
 GSP_MIN = 68.0
-LOST_MIN = 69.5
+LOST_MIN = 68.2  # seconds after the 119, before any treatment of it has begun
 LOAD_MIN = 105.0
 SILENT = 28  # rank 4 of the fourth node
 
