@@ -1,14 +1,14 @@
 """The error tree. Operating errors become values (Outcome, Status.UNKNOWN) before they reach core.
 
-    SickbayError
-     - ConfigError      at start only: says file, key, what is wrong, what would be right
-     - InputError       a file we were asked to read cannot be read; exit code 2
-     - CheckError       becomes Finding(UNKNOWN); never stops the agent
-     - StoreError
-        - StaleWrite    somebody else moved the record, or a newer leader owns it: drop the decision, look again
-        - AlreadyExists create-if-absent found one
-     - NotLeader        another controller holds the lead
-     - UserError        a person asked for something impossible; the message says what to do instead
+SickbayError
+ - ConfigError      at start only: says file, key, what is wrong, what would be right
+ - InputError       a file we were asked to read cannot be read; exit code 2
+ - CheckError       becomes Finding(UNKNOWN); never stops the agent
+ - StoreError
+    - StaleWrite    somebody else moved the record, or a newer leader owns it: drop the decision, look again
+    - AlreadyExists create-if-absent found one
+ - NotLeader        another controller holds the lead
+ - UserError        a person asked for something impossible; the message says what to do instead
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Finding:
     answers: str = ""  # key of the VERIFY action this answers: that is what makes it fresh
     count: int = 1  # same-event lines folded into this one
     part: str = ""  # serial of the GPU, when the agent's map knows it
-    traits: Mapping[str, str] = field(default_factory=dict)  # facts a rule may need: text, gpc, pid, gpu_model, mig, hex ...
+    traits: Mapping[str, str] = field(default_factory=dict)  # facts a rule may need: text, gpc, mig, hex ...
 
 
 @dataclass(frozen=True, slots=True)

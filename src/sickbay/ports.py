@@ -1,6 +1,6 @@
 """The doors. IO happens behind these protocols and nowhere else; each says what its callers may assume.
 
-Adapters implement them knowing only `model`; `controller/` and `agent/` call them; tests run one contract suite per door.
+Adapters implement them knowing only `model`; `controller/` and `agent/` call them; one contract suite tests each door.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Platform(Protocol):
         CORDON is for the machine in `before.instance`; if the name belongs to another one now it answers Failed.
         Before a treatment acts, the door re-reads: our mark carries this case, cordoned, empty or unreachable,
         boot id == before.boot_id; otherwise it answers Unguarded. RESTART_JOB is create-if-absent by attempt, refuses
-        while an earlier attempt lives outside nodes that carry our mark, and re-checks that its nodes are free of marks.
+        while an earlier attempt lives outside nodes that carry our mark, and re-checks that its nodes carry none.
         """
 
 

@@ -203,7 +203,7 @@ def test_a_verdict_that_only_a_boot_clears_keeps_a_node_that_was_not_booted_from
 def test_a_fault_seen_by_the_agent_during_the_examination_outweighs_it() -> None:
     bed = treated().treated().finds("xid.79", 7)
     assert bed.phase is Phase.QUEUED
-    assert "GPU fell off the bus was seen again" in bed.why
+    assert "GPU fell off the bus was seen while it was examined" in bed.why
 
 
 def test_a_fault_newer_than_the_passed_check_is_not_cleared_by_it() -> None:

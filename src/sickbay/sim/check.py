@@ -1,4 +1,4 @@
-"""Seeded proof: a storm of sick hardware, lying doors, crashes, rivals and people; then calm; judged by the world's truth.
+"""Seeded proof: a storm of sick hardware, lying doors, crashes and people; then calm; judged by the world's truth.
 
 `check_seeds` is behind `sickbay sim check`; a violation prints the command that replays it. Same seed, same trace.
 """

@@ -1,4 +1,4 @@
-"""World-side invariants: judged by what truly happened (World.log, hardware truth), not by what the controller believes.
+"""World-side invariants: judged by what truly happened (World.log, hardware), not by what the controller believes.
 
 Each checker is a small class fed every new Fact and asked once at the end. Used by sim/check.py and the tour. A checker
 must never read a counter that the controller keeps: a prototype's mutant survived because one did.
@@ -137,7 +137,8 @@ class WithinLimits(Checker):
 
     def _count(self, fact: Fact) -> None:
         node, policy = self.world.nodes[fact.node], self.run.settings.policy_for(self.world.nodes[fact.node].pool)
-        scopes = (("fleet", lambda n: True, policy.max_out_fleet), ("pool", lambda n: n.pool == node.pool, policy.max_out),
+        scopes = (("fleet", lambda n: True, policy.max_out_fleet),
+                  ("pool", lambda n: n.pool == node.pool, policy.max_out),
                   ("rack", lambda n: n.rack == node.rack, policy.max_out_rack))  # fmt: skip
         for scope, belongs, limit in scopes:
             members = [n for n in self.world.nodes.values() if belongs(n)]
@@ -385,7 +386,7 @@ PERSONS = frozenset({"RETRIED", "EXAMINED", "CANCELLED", "REJOINED"})
 
 
 class TimedFairly(Checker):
-    """A phase that timed out truly lasted as long as its setting: no clock jump, pause or outage makes anything late."""
+    """A phase that timed out truly lasted as long as its setting: no clock jump or outage makes anything late."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

@@ -1,8 +1,8 @@
-"""Mutants: one rule of the brain or of a door removed at a time. A mutant that no proof notices is a hole in the proofs.
+"""Mutants: one rule of the brain or of a door removed at a time. One that no proof notices is a hole in the proofs.
 
-`run_mutants` is behind `sickbay sim mutants`. Each mutant lives in a forked process: the patched modules are judged first by
-the seeds (world-side checkers), then, where the seeds are blind by nature, by the tests of core. Mutants of doors and of
-time must die by the seeds: nothing else looks at the truth.
+`run_mutants` is behind `sickbay sim mutants`. Each mutant lives in a forked process: the patched modules are judged
+first by the seeds (world-side checkers), then, where the seeds are blind by nature, by the tests of core. Mutants of
+doors and of time must die by the seeds: nothing else looks at the truth.
 """
 
 from __future__ import annotations
@@ -238,10 +238,26 @@ def _free_cancel(old: Any) -> Any:
     return lambda case, event: None
 
 
+def _from_the_bottom(old: Any) -> Any:
+    return lambda case, allowed: old(replace(case, rung=None), allowed)
+
+
+def _no_quiet(old: Any) -> Any:
+    return lambda record, case, policy, **kw: replace(old(record, case, policy, **kw), quiet={})
+
+
+def _never(old: Any) -> Any:
+    return lambda case, node: False
+
+
+def _any_version(old: Any) -> Any:
+    return lambda case, node: old(replace(case, cordon_version=1 if case.cordon_version else 0), node)
+
+
 P, E = Phase, Event
 MUTANTS: tuple[Mutant, ...] = (
     # the table and its rules
-    Mutant("the ladder never climbs", _wrap("core.machine", "next_rung", lambda old: lambda c, a: old(replace(c, rung=None), a))),
+    Mutant("the ladder never climbs", _wrap("core.machine", "next_rung", _from_the_bottom)),
     Mutant("an action key without the step", _wrap("core.machine", "action", _key_without_step)),
     Mutant("a failed examination returns the node", _row(P.VERIFYING, E.FAILED, P.RETURNING)),
     Mutant("a treated node returns unexamined", _row(P.REPAIRING, E.DONE, P.RETURNING)),
@@ -264,11 +280,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the same finding is new every time", _wrap("core.triage", "_is_new", _no_record_of_seen)),
     Mutant("a relapse starts at the bottom", _wrap("core.triage", "_relapse_floor", lambda old: lambda *a: (None, ""))),
     Mutant("flaps are believed for ever", _wrap("core.triage", "may_clear", lambda old: lambda *a: True)),
-    Mutant("an abort leaves no quiet time", _wrap("core.triage", "close", lambda old: lambda record, case, policy, **kw: replace(
-        old(record, case, policy, **kw), quiet={}))),
-    Mutant("a person's uncordon is not noticed", _wrap("core.decide", "_was_uncordoned", lambda old: lambda case, node: False)),
-    Mutant("an uncordon is believed from an old view", _wrap("core.decide", "_was_uncordoned", lambda old: lambda case, node: old(
-        replace(case, cordon_version=1 if case.cordon_version else 0), node))),
+    Mutant("an abort leaves no quiet time", _wrap("core.triage", "close", _no_quiet)),
+    Mutant("a person's uncordon is not noticed", _wrap("core.decide", "_was_uncordoned", _never)),
+    Mutant("an uncordon is believed from an old view", _wrap("core.decide", "_was_uncordoned", _any_version)),
     Mutant("a refused treatment counts as done", _rule("core.phases", P.REPAIRING, _unguarded_is_done)),
     # limits
     Mutant("no limit on nodes out", _wrap("core.admit", "_out_limits", _no_room_check)),
@@ -334,9 +348,8 @@ def run_mutants(seeds: int, processes: int) -> int:
         fates = [pool.apply_async(_try, (n, seeds)) for n in range(len(MUTANTS))]
         for pending in fates:
             fate = pending.get()
-            print(
-                f"{'killed  ' if fate.killed_by else 'SURVIVED'} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}"
-            )
+            word = "killed  " if fate.killed_by else "SURVIVED"
+            print(f"{word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}")
             sys.stdout.flush()
             survivors += [] if fate.killed_by else [fate.name]
     took = time.monotonic() - began

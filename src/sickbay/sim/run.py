@@ -1,7 +1,7 @@
-"""A world and the brain in one virtual time: the harness behind the simulator, the demo, the seeded proofs and the tests.
+"""A world and the brain in one virtual time: the harness behind simulator, demo, proofs and tests.
 
-The controller is the real one, with an inline crew and a virtual clock; it takes a turn when the world wakes it or when it
-asked to. Composition only: nothing here decides anything.
+The controller is the real one, with an inline crew and a virtual clock; it takes a turn when the world wakes it or when
+it asked to. Composition only: nothing here decides anything.
 """
 
 from __future__ import annotations
