@@ -145,7 +145,7 @@ class ControllerSettings:
     """The central loop."""
 
     period_s: float = 10.0
-    """Longest sleep, seconds, near a deadline: watch time never advances by more than a planned sleep and one of these."""
+    """Longest sleep, seconds, near a deadline: watch time advances by a planned sleep and one of these at most."""
     idle_period_s: float = 60.0
     """Longest sleep, seconds, while nothing is open. Events wake the loop earlier."""
     workers: int = 16

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from sickbay.errors import AlreadyExists
@@ -129,8 +130,8 @@ class Trial:
         kinds = [k for k in KINDS if rng.random() < 0.5] or ["gpu_lost_79"]
         names = sorted(world.nodes)
         for _ in range(rng.randint(4, 16)):
-            kind, name, gpu = rng.choice(kinds), rng.choice(names), rng.randrange(8)
-            world.at(rng.uniform(world.now + 60, until), lambda k=kind, n=name, g=gpu: self._strike(k, n, g))
+            strike = partial(self._strike, rng.choice(kinds), rng.choice(names), rng.randrange(8))
+            world.at(rng.uniform(world.now + 60, until), strike)
         for act in [a for a in self._acts() if rng.random() < 0.5]:
             for _ in range(rng.randint(1, 4)):
                 world.at(rng.uniform(world.now + 600, until), act)
