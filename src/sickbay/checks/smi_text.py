@@ -93,13 +93,20 @@ def _top(report: Report, line: str) -> None:
 
 
 def _field(line: str, fields: dict[str, str], path: list[tuple[int, str]]) -> None:
-    indent = len(line) - len(line.lstrip())
+    """`path` holds (indent, whole key) of each heading above the line."""
+    bare = line.lstrip()
+    indent = len(line) - len(bare)
     while path and path[-1][0] >= indent:
         path.pop()
-    name, colon, value = line.strip().partition(" : ")  # the value column moves between drivers
-    path.append((indent, key(name.rstrip(" :"))))
-    if colon and len(path) < 12:
-        fields.setdefault("/".join(part for _, part in path), value.strip()[:200])
+    name, colon, value = bare.rstrip().partition(" : ")  # the value column moves between drivers
+    whole = key(name.rstrip(" :"))[:200]
+    if len(path) > 10:
+        return
+    if path:
+        whole = f"{path[-1][1]}/{whole}"
+    path.append((indent, whole))
+    if colon:
+        fields.setdefault(whole, value.strip()[:200])
 
 
 # XML spells some names in its own way; `fold` also drops a parent's name repeated in its child.

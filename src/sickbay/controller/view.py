@@ -78,34 +78,36 @@ class View:
             self.put_job(job)
 
     def put_node(self, node: Node) -> None:
-        old = self.nodes.get(node.name)
+        name = node.name
+        old = self.nodes.get(name)
         if old is not None and old.version > node.version:
             return  # a late answer of an older look
-        if node.version < self._deleted.get(node.name, 0):
+        if node.version < self._deleted.get(name, 0):
             return
-        self._deleted.pop(node.name, None)
-        moved = old is None or _scope(old) != _scope(node)
-        if moved:
-            if old is not None:
-                self._uncount(old)
-            self._count(node, +1)
-        self.nodes[node.name] = node
-        self.gone.discard(node.name)
-        if old is None or moved or _is_unavailable(old) != _is_unavailable(node):
-            self._index_down(node)
-        self._index_free(node)
-        if old is None or self._matters(old, node):
-            self.touch_node(node.name)
+        self._deleted.pop(name, None)
+        self.nodes[name] = node
+        if old is not None and _sight(old) == _sight(node):
+            self._index_free(node)
+            if self._is_known_sick(name):
+                self.touch_node(name)
+            return
+        self._reindex(old, node)
+        self.touch_node(name)
 
-    def _matters(self, old: Node, node: Node) -> bool:
-        """Would anybody decide otherwise? Work that comes to a node nothing is known against, or goes, is no reason:
+    def _is_known_sick(self, name: str) -> bool:
+        """Has anybody something against it? If not, work that comes to it or goes is no reason to decide anything:
         when a gang of 2,000 nodes is placed, that is 2,000 such changes."""
-        if node.name in self.cases:
-            return True
-        known = self.records.get(node.name)
-        if known is not None and (known.value.latched or known.value.not_ready_since is not None):
-            return True
-        return _sight(old) != _sight(node)
+        known = self.records.get(name)
+        latched = known is not None and (known.value.latched or known.value.not_ready_since is not None)
+        return bool(latched) or name in self.cases
+
+    def _reindex(self, old: Node | None, node: Node) -> None:
+        if old is not None:
+            self._uncount(old)
+        self._count(node, +1)
+        self.gone.discard(node.name)
+        self._index_down(node)
+        self._index_free(node)
 
     def _index_down(self, node: Node) -> None:
         unavailable = _is_unavailable(node)
@@ -218,15 +220,11 @@ def _is_unavailable(node: Node) -> bool:
     return not node.ready or node.cordoned or node.gate
 
 
-def _scope(node: Node) -> tuple[object, ...]:
-    """What a node is counted under."""
-    return (node.pool, node.rack, node.domain, node.factors)
-
-
 def _sight(node: Node) -> tuple[object, ...]:
-    """All that a decision about a node without a case may look at; not its work, its heartbeat, its version."""
+    """All that anybody counts or decides by, but for its work, its heartbeat and its version."""
     return (node.findings, node.ready, node.boot_id, node.cordoned, node.mark, node.gate, node.gone, node.opted_out,
-            node.uid, node.instance, node.others, node.stuck, node.gpus, node.gpus_allocatable)  # fmt: skip
+            node.uid, node.instance, node.others, node.stuck, node.gpus, node.gpus_allocatable, node.pool, node.rack,
+            node.domain, node.factors)  # fmt: skip
 
 
 def scopes_of(node: Node) -> list[str]:

@@ -20,7 +20,7 @@ def show_again(world: World, node: SimNode) -> Node:
     return Node(
         n.name, n.uid, n.instance, n.pool, n.rack, n.domain, n.factors, n.ready, n.gone, n.boot_id, n.cordoned, n.mark,
         n.gate, n.others, (node.job,) if node.job else (), tuple(node.stuck), node.gpu_map, n.gpus_expected,
-        n.gpus_allocatable, n.findings, world.agents.last_check(node), n.capacity, n.opted_out, node.version,
+        n.gpus_allocatable, n.findings, n.last_check, n.capacity, n.opted_out, node.version,
     )  # fmt: skip
 
 
