@@ -163,8 +163,8 @@ def _sign(result: Result, warning: dict[str, Any]) -> Sign:
     traits = {"test": result.test, "index": gpu, "dcgm_severity": "" if level is None else str(level)[:8]}
     reason = f"DCGM {result.test}{f' on GPU {gpu}' if gpu else ''}: {text[:160] or result.status}"
     return Sign(
-        "dcgm.test-failed" if failed else f"dcgm.{name}", reason, evidence=quote(text or f"{result.test}:"
-        " {result.status}"),
+        "dcgm.test-failed" if failed else f"dcgm.{name}", reason,
+        evidence=quote(text or f"{result.test}: {result.status}"),
         status=None if failed else _status(name, level, result), traits={k: v for k, v in traits.items() if v},
     )  # fmt: skip
 
