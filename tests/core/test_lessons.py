@@ -11,9 +11,8 @@ from dataclasses import replace
 import pytest
 
 from sickbay.core.admit import Counts, admit, is_needed
-from sickbay.core.recover import JobSlice
 from sickbay.core.recover import decide as decide_job
-from sickbay.core.turn import Now
+from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Done, Failed, Job, JobPhase, Phase, RecoveryPhase, Unguarded, Verb
 from sickbay.settings import JobPolicy, Limit
 from tests.builders import (

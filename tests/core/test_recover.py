@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from sickbay.core import recover
+from sickbay.core import capacity
 from sickbay.core.blame import BlameVerdict
-from sickbay.core.recover import JobDecision, JobSlice, choose, decide, start_from
-from sickbay.core.turn import Now
+from sickbay.core.capacity import choose, start_from
+from sickbay.core.recover import decide
+from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
     Action,
     Blame,
@@ -398,9 +399,9 @@ def test_a_refused_restart_waits_again_and_spends_no_attempt(outcome: Outcome) -
 def test_a_refused_restart_is_tried_again_later_and_later_each_time() -> None:
     r = answered(restarting(), DEAD, Failed("n2 carries a mark"))
     assert after(r, DEAD, r.entered + 1.0, good=("n1", "n2")).phase is P.WAITING_FOR_CAPACITY
-    first = recover.again_at(r) - r.entered
-    again = answered(after(r, DEAD, recover.again_at(r), good=("n1", "n2")), DEAD, Failed("still"))
-    assert recover.again_at(again) - again.entered > first
+    first = capacity.again_at(r) - r.entered
+    again = answered(after(r, DEAD, capacity.again_at(r), good=("n1", "n2")), DEAD, Failed("still"))
+    assert capacity.again_at(again) - again.entered > first
 
 
 @pytest.mark.parametrize("first", [40, 80], ids=["after a new checkpoint", "without one"])
@@ -409,7 +410,7 @@ def test_however_often_a_restart_is_refused_the_limit_comes_no_nearer(first: int
     granted = r.barren
     for _ in range(5):
         r = answered(r, DEAD, Failed("not yet"))
-        r = after(r, DEAD, recover.again_at(r), good=("n1", "n2"))
+        r = after(r, DEAD, capacity.again_at(r), good=("n1", "n2"))
         assert (r.phase, r.barren) == (P.RESTARTING, granted)
 
 

@@ -13,8 +13,8 @@ from sickbay.catalog import Catalog
 from sickbay.controller.dispatch import Dispatcher
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import blame, recover
-from sickbay.core.turn import Now
+from sickbay.core import blame, capacity, recover
+from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Job, Notice, Outcome, Recovery, RecoveryPhase
 from sickbay.ports import Stored
 from sickbay.settings import Settings
@@ -73,12 +73,12 @@ class JobDesk:
         if d.suspects:
             tell(d.suspects, now)
 
-    def _slice(self, job_id: str, job: Job | None, stored: Stored[Recovery] | None, now: Now) -> recover.JobSlice:
+    def _slice(self, job_id: str, job: Job | None, stored: Stored[Recovery] | None, now: Now) -> JobSlice:
         key, outcome = self._answers.pop(job_id, ("", None))
         recovery = stored.value if stored else None
         nodes = job.nodes if job else ()
         waiting = recovery is not None and recovery.phase in WANTS_NODES
-        return recover.JobSlice(
+        return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=self._good(job, now) if waiting and job else None,
@@ -137,7 +137,7 @@ class JobDesk:
         if r.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
             return now.watch + LOOK_AGAIN_S
         if r.deadline is not None:
-            times = [t for t in (r.deadline, recover.again_at(r)) if t > now.watch]
+            times = [t for t in (r.deadline, capacity.again_at(r)) if t > now.watch]
             return min(times, default=now.watch + 1.0)
         known = self._view.jobs.get(r.job)
         limits = self._settings.jobs

@@ -7,21 +7,17 @@ one job's slice; pure. Only `step` returns a Recovery in another phase.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 
-from sickbay.core import explain
-from sickbay.core.blame import SURE, BlameVerdict
-from sickbay.core.turn import Now
+from sickbay.core import capacity, explain, suspects
+from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
     Action,
     Blame,
-    Case,
-    Checkpoint,
     Done,
     Entry,
     Failed,
-    Finding,
     Job,
     JobPhase,
     Lost,
@@ -29,10 +25,8 @@ from sickbay.model import (
     Place,
     Recovery,
     RecoveryPhase,
-    Status,
     Unguarded,
     Verb,
-    When,
 )
 from sickbay.settings import JobPolicy
 
@@ -89,33 +83,7 @@ DEADLINE_OF = {
     P.RESTARTING: "restarting_s",
 }
 
-NOT_USER = ("HARDWARE", "INFRASTRUCTURE")
-CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit"})  # work after the first evidence cannot be trusted
-REFUSED_S = 15.0
 DEAD = frozenset({JobPhase.FAILED, JobPhase.STOPPED})
-
-
-@dataclass(frozen=True, slots=True)
-class JobSlice:
-    """Everything one decision about a job may look at."""
-
-    job: Job | None
-    recovery: Recovery | None
-    outcome: Outcome | None = None
-    answers: str = ""
-    cases: tuple[Case, ...] = ()  # open cases on the job's nodes
-    kinds: dict[str, str] = field(default_factory=dict)  # fault -> kind, from the catalog
-    verdict: BlameVerdict | None = None  # of the dead ranks' logs
-    good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
-    paused: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class JobDecision:
-    recovery: Recovery | None
-    opened: bool = False
-    ended: bool = False
-    suspects: tuple[tuple[str, str], ...] = ()  # (node, why): a silent rank lives there
 
 
 Move = tuple[JobEvent, str]
@@ -129,7 +97,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     if recovery is None:
         return JobDecision(None)
     recovery = _note_progress(recovery, s, now)
-    suspects: list[tuple[str, str]] = []
+    silent: list[tuple[str, str]] = []
     for _ in range(8):
         if recovery.phase in ENDS:
             break
@@ -139,10 +107,10 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         moved = step(recovery, *move, now=now, policy=policy)
         if moved is None:
             break
-        suspects += _silent(s, recovery, moved)
+        silent += _silent(s, recovery, moved)
         recovery = _entering(s, moved, move[1], now)
         s = replace(s, outcome=None)
-    return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(suspects))
+    return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(silent))
 
 
 def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy) -> Recovery | None:
@@ -291,7 +259,7 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if isinstance(outcome, Done):
         if r.by_drain:
-            return (E.SPARED, "the drained node is to blame"), _blame_drain(s, r)
+            return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
         return (E.DONE, outcome.detail or "every rank is stopped"), r
     if isinstance(outcome, Failed | Unguarded | Lost) and job.phase is JobPhase.RUNNING and job.step > r.job_step:
         moved = replace(r, job_step=job.step, progressed=now.watch)
@@ -299,14 +267,6 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if _due(r, now):
         return (E.TIMED_OUT, "not every rank could be stopped yet; it is tried again"), r
     return None, r
-
-
-def _blame_drain(s: JobSlice, r: Recovery) -> Recovery:
-    case = next((c for c in s.cases if c.id == r.by_drain), None)
-    because = tuple(q for d in (case.diagnoses if case else ()) for q in d.because[:1])
-    suspects = (case.node,) if case else ()
-    evidence, distrust = _evidence(s.cases)
-    return replace(r, blame=Blame.HARDWARE, because=because, suspects=suspects, evidence_at=evidence, distrust=distrust)
 
 
 def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -318,82 +278,18 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if not isinstance(outcome, Done | Failed | Lost | Unguarded) and not _due(r, now):
         return None, r
     findings = outcome.findings if isinstance(outcome, Done) else ()
-    r = _judge(s, r, findings)
+    r = suspects.judge(s, r, findings)
     if r.blame is Blame.USER_CODE:
         return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
-    if r.blame is Blame.UNKNOWN and r.swap and not _has_new_checkpoint(job, r):
+    if r.blame is Blame.UNKNOWN and r.swap and not capacity.has_new_checkpoint(job, r):
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
     if r.blame is Blame.UNKNOWN:
         r = replace(r, swap=True)
     return (E.BLAMED, f"{explain.BLAME_WORDS[r.blame or Blame.UNKNOWN]}: {_first(r.because)}"), r
 
 
-def _has_new_checkpoint(job: Job, r: Recovery) -> bool:
-    """Did it get further since the last restart? Then an unexplained failure weeks later is a first one again."""
-    start = start_from(job, r)
-    return start is not None and start.step > r.checkpoint_step
-
-
 def _first(because: Sequence[str]) -> str:
     return because[0] if because else "no line says why"
-
-
-def _judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
-    """What the agents saw, then what the examination says, then the logs. Mute nodes are not used again."""
-    sick = [f for f in findings if f.status is Status.FAILED]
-    mute = tuple(dict.fromkeys(f.place.node for f in findings if f.status is Status.UNKNOWN))
-    evidence, distrust = _evidence(s.cases)
-    real = [c for c in s.cases if _could_kill(c, s)]
-    nodes = tuple(dict.fromkeys([c.node for c in real] + [f.place.node for f in sick]))
-    r = replace(r, evidence_at=evidence, distrust=distrust)
-    if nodes:
-        quotes = [q for c in real for d in c.diagnoses for q in d.because[:1]] + [f.reason for f in sick]
-        kinds = {s.kinds.get(d.fault) for c in real for d in c.diagnoses}
-        blame = Blame.HARDWARE if sick or "hardware" in kinds else Blame.INFRASTRUCTURE
-        return replace(r, blame=blame, because=tuple(quotes[:3]), suspects=(*nodes, *mute))
-    return _judge_logs(s, r, mute)
-
-
-def _could_kill(case: Case, s: JobSlice) -> bool:
-    """Hardware trouble that can end a job. One that can wait does not outweigh a plain program error."""
-    real = any(s.kinds.get(d.fault) in ("hardware", "infrastructure") for d in case.diagnoses)
-    waits = all(d.when is When.IDLE for d in case.diagnoses)
-    sure = s.verdict is not None and s.verdict.blame is Blame.USER_CODE and s.verdict.confidence >= SURE
-    return real and not (waits and sure)
-
-
-def _judge_logs(s: JobSlice, r: Recovery, mute: tuple[str, ...]) -> Recovery:
-    job, verdict = s.job, s.verdict
-    assert job is not None
-    silent = silent_nodes(job)
-    if verdict is None:
-        quiet = tuple(f"rank {rank} fell silent while the others waited for it" for rank in job.silent[:1])
-        return replace(r, blame=Blame.UNKNOWN, because=quiet, suspects=(*silent, *mute))
-    signature = f"{verdict.traceback}@{job.step}" if verdict.traceback else ""
-    unsure = verdict.blame is Blame.USER_CODE and verdict.confidence < SURE
-    blame = Blame.UNKNOWN if unsure else verdict.blame  # a job is not given up on a guess
-    if blame is Blame.UNKNOWN and signature and signature in r.tracebacks:
-        blame = Blame.USER_CODE
-    tracebacks = (*r.tracebacks, signature)[-4:] if signature else r.tracebacks
-    suspects = (*silent, *mute) or (_dead_nodes(job) if blame is not Blame.USER_CODE else ())
-    return replace(r, blame=blame, because=verdict.because[:3], suspects=suspects, tracebacks=tracebacks)
-
-
-def silent_nodes(job: Job) -> tuple[str, ...]:
-    """Nodes of ranks that said nothing while all others logged that they were waiting."""
-    return tuple(dict.fromkeys(job.rank_nodes[rank] for rank in job.silent if rank < len(job.rank_nodes)))
-
-
-def _dead_nodes(job: Job) -> tuple[str, ...]:
-    """The node whose rank died first, if one did: the only suspect an unexplained failure offers."""
-    dead = [x.node for x in job.exits if x.code not in (None, 0)]
-    return tuple(dict.fromkeys(dead))[:1]
-
-
-def _evidence(cases: Sequence[Case]) -> tuple[float | None, bool]:
-    corrupting = [c for c in cases if any(d.fault in CORRUPTING for d in c.diagnoses)]
-    times = [c.first_evidence_at for c in (corrupting or cases)]
-    return (min(times) if times else None), bool(corrupting)
 
 
 def _alive(r: Recovery, job: Job, now: Now) -> Recovery:
@@ -405,54 +301,21 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if job.phase is JobPhase.RUNNING:
         return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
-    barren = 0 if _has_new_checkpoint(job, r) else r.barren + 1
+    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + 1
     if barren >= policy.barren_limit:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
-    nodes = choose(job, s.good or (), r.suspects)
-    if nodes is not None and now.watch < again_at(r):
+    nodes = capacity.choose(job, s.good or (), r.suspects)
+    if nodes is not None and now.watch < capacity.again_at(r):
         return None, replace(r, refusal=r.journal[-1].why)
     if nodes is not None:
-        return (E.FOUND, _capacity_words(job, nodes)), replace(r, nodes=nodes, barren=barren)
+        return (E.FOUND, capacity.words(job, nodes)), replace(r, nodes=nodes, barren=barren)
     need = len(job.nodes)
     usable = len([n for n in (s.good or ()) if n not in r.suspects])
     why = f"needs {need} good nodes, {usable} are known to be good and free"
     if _due(r, now):
         return (E.TIMED_OUT, why), replace(r, refusal=why)
     return None, replace(r, refusal=why)
-
-
-def again_at(r: Recovery) -> float:
-    """A refused restart is tried again later, and later each time: whatever refused it needs time to change."""
-    refused = sum(e.event == E.REFUSED for e in r.journal[-16:])
-    last = bool(r.journal) and r.journal[-1].event == E.REFUSED
-    return r.entered + (REFUSED_S * 2 ** min(refused, 5) if last else 0.0)
-
-
-def _capacity_words(job: Job, nodes: tuple[str, ...]) -> str:
-    old, chosen = frozenset(job.nodes), frozenset(nodes)
-    new = [n for n in nodes if n not in old]
-    if not new:
-        return "the same nodes are good"
-    return f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in chosen)}"
-
-
-def choose(job: Job, good: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...] | None:
-    """The job's own nodes where they are good, the free good ones for the rest; None if there are not enough."""
-    shunned = frozenset(suspects)
-    usable = dict.fromkeys(n for n in good if n not in shunned)
-    own = frozenset(job.nodes)
-    spare = iter([n for n in usable if n not in own])
-    chosen = [n if n in usable else next(spare, None) for n in job.nodes]
-    return tuple(n for n in chosen if n is not None) if None not in chosen else None
-
-
-def start_from(job: Job, r: Recovery) -> Checkpoint | None:
-    """The newest complete checkpoint; after memory corruption the newest one older than the first evidence."""
-    known = job.checkpoints or ((job.checkpoint,) if job.checkpoint else ())
-    if r.distrust and r.evidence_at is not None:
-        known = tuple(c for c in known if c.at < r.evidence_at)
-    return max(known, key=lambda c: (c.step, c.attempt), default=None)
 
 
 def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -519,7 +382,7 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
 
 
 def _ask_restart(r: Recovery, job: Job) -> Recovery:
-    start = start_from(job, r)
+    start = capacity.start_from(job, r)
     from_step = start.step if start else 0
     lost = max(0, r.job_step - from_step)
     action = _ask(r, Verb.RESTART_JOB, r.nodes, attempt=r.attempt + 1, from_step=from_step,
@@ -538,5 +401,5 @@ def _silent(s: JobSlice, before: Recovery, after: Recovery) -> list[tuple[str, s
         return []
     return [
         (node, f"rank {rank} of {s.job.id} fell silent while all others logged that they were waiting")
-        for rank, node in zip(s.job.silent, silent_nodes(s.job), strict=False)
+        for rank, node in zip(s.job.silent, suspects.silent_nodes(s.job), strict=False)
     ]

@@ -1,4 +1,4 @@
-"""The nouns of one decision about one node: what it may look at (NodeSlice, Context), what it says (Decision).
+"""The nouns of one decision about a node or a job: what it may look at (slices, Context), what it says (decisions).
 
 `Turn` is the working state while core/decide.py takes its steps; it never leaves core.
 """
@@ -9,7 +9,21 @@ from dataclasses import dataclass, field
 
 from sickbay.catalog import Catalog
 from sickbay.core.admit import Refusal
-from sickbay.model import Case, Command, Diagnosis, Event, Finding, Latch, Node, NodeRecord, Outcome, Verb
+from sickbay.core.blame import BlameVerdict
+from sickbay.model import (
+    Case,
+    Command,
+    Diagnosis,
+    Event,
+    Finding,
+    Job,
+    Latch,
+    Node,
+    NodeRecord,
+    Outcome,
+    Recovery,
+    Verb,
+)
 from sickbay.settings import Policy
 
 
@@ -86,3 +100,26 @@ def latches_of(turn: Turn, case: Case) -> tuple[Latch, ...]:
     """The verdicts on this node that belong to the case."""
     faults = {d.fault for d in case.diagnoses}
     return tuple(la for la in turn.record.latched if la.fault in faults)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSlice:
+    """Everything one decision about a job may look at."""
+
+    job: Job | None
+    recovery: Recovery | None
+    outcome: Outcome | None = None
+    answers: str = ""
+    cases: tuple[Case, ...] = ()  # open cases on the job's nodes
+    kinds: dict[str, str] = field(default_factory=dict)  # fault -> kind, from the catalog
+    verdict: BlameVerdict | None = None  # of the dead ranks' logs
+    good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
+    paused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDecision:
+    recovery: Recovery | None
+    opened: bool = False
+    ended: bool = False
+    suspects: tuple[tuple[str, str], ...] = ()  # (node, why): a silent rank lives there

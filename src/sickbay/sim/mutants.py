@@ -291,7 +291,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the breaker never opens", _wrap("core.admit", "trip", lambda old: lambda ledger, *a: ledger)),
     # jobs
     Mutant("restarts without limit", _rule("core.recover", RecoveryPhase.WAITING_FOR_CAPACITY, _never_barren)),
-    Mutant("corrupted checkpoints are trusted", _wrap("core.recover", "start_from", _trusts_newest)),
+    Mutant("corrupted checkpoints are trusted", _wrap("core.capacity", "start_from", _trusts_newest)),
     Mutant("a slow step is a stall, and stop does not look", _all(
         _rule("core.recover", RecoveryPhase.RUNNING, _hasty_stall), _door("_stop_job", _stop_anyway))),
     Mutant("any node is good enough", _wrap("controller.jobs", "JobDesk._is_good", _reads_are_good)),

@@ -1,0 +1,52 @@
+"""Where and from which step a job goes on: nodes known to be good, and the right checkpoint.
+
+Called by core/recover.py; controller/jobs.py says which nodes are good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sickbay.model import Checkpoint, Job, Recovery
+
+REFUSED = "REFUSED"
+REFUSED_S = 15.0
+
+
+def has_new_checkpoint(job: Job, r: Recovery) -> bool:
+    """Did it get further since the last restart? Then an unexplained failure weeks later is a first one again."""
+    start = start_from(job, r)
+    return start is not None and start.step > r.checkpoint_step
+
+
+def again_at(r: Recovery) -> float:
+    """A refused restart is tried again later, and later each time: whatever refused it needs time to change."""
+    refused = sum(e.event == REFUSED for e in r.journal[-16:])
+    last = bool(r.journal) and r.journal[-1].event == REFUSED
+    return r.entered + (REFUSED_S * 2 ** min(refused, 5) if last else 0.0)
+
+
+def words(job: Job, nodes: tuple[str, ...]) -> str:
+    old, chosen = frozenset(job.nodes), frozenset(nodes)
+    new = [n for n in nodes if n not in old]
+    if not new:
+        return "the same nodes are good"
+    return f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in chosen)}"
+
+
+def choose(job: Job, good: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...] | None:
+    """The job's own nodes where they are good, the free good ones for the rest; None if there are not enough."""
+    shunned = frozenset(suspects)
+    usable = dict.fromkeys(n for n in good if n not in shunned)
+    own = frozenset(job.nodes)
+    spare = iter([n for n in usable if n not in own])
+    chosen = [n if n in usable else next(spare, None) for n in job.nodes]
+    return tuple(n for n in chosen if n is not None) if None not in chosen else None
+
+
+def start_from(job: Job, r: Recovery) -> Checkpoint | None:
+    """The newest complete checkpoint; after memory corruption the newest one older than the first evidence."""
+    known = job.checkpoints or ((job.checkpoint,) if job.checkpoint else ())
+    if r.distrust and r.evidence_at is not None:
+        known = tuple(c for c in known if c.at < r.evidence_at)
+    return max(known, key=lambda c: (c.step, c.attempt), default=None)

@@ -1,0 +1,82 @@
+"""Who is to blame for a job that died or stalled, and which nodes not to use again: nodes first, then the logs.
+
+Called by core/recover.py when the whole gang is stopped. A user's bug is never called hardware; what nothing
+explains is called unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sickbay.core.blame import SURE
+from sickbay.core.turn import JobSlice
+from sickbay.model import Blame, Case, Finding, Job, Recovery, Status, When
+
+CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit"})  # work after the first evidence cannot be trusted
+
+
+def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
+    """What the agents saw, then what the examination says, then the logs. Mute nodes are not used again."""
+    sick = [f for f in findings if f.status is Status.FAILED]
+    mute = tuple(dict.fromkeys(f.place.node for f in findings if f.status is Status.UNKNOWN))
+    evidence, distrust = _evidence(s.cases)
+    real = [c for c in s.cases if _could_kill(c, s)]
+    nodes = tuple(dict.fromkeys([c.node for c in real] + [f.place.node for f in sick]))
+    r = replace(r, evidence_at=evidence, distrust=distrust)
+    if nodes:
+        quotes = [q for c in real for d in c.diagnoses for q in d.because[:1]] + [f.reason for f in sick]
+        kinds = {s.kinds.get(d.fault) for c in real for d in c.diagnoses}
+        blame = Blame.HARDWARE if sick or "hardware" in kinds else Blame.INFRASTRUCTURE
+        return replace(r, blame=blame, because=tuple(quotes[:3]), suspects=(*nodes, *mute))
+    return _judge_logs(s, r, mute)
+
+
+def _could_kill(case: Case, s: JobSlice) -> bool:
+    """Hardware trouble that can end a job. One that can wait does not outweigh a plain program error."""
+    real = any(s.kinds.get(d.fault) in ("hardware", "infrastructure") for d in case.diagnoses)
+    waits = all(d.when is When.IDLE for d in case.diagnoses)
+    sure = s.verdict is not None and s.verdict.blame is Blame.USER_CODE and s.verdict.confidence >= SURE
+    return real and not (waits and sure)
+
+
+def _judge_logs(s: JobSlice, r: Recovery, mute: tuple[str, ...]) -> Recovery:
+    job, verdict = s.job, s.verdict
+    assert job is not None
+    silent = silent_nodes(job)
+    if verdict is None:
+        quiet = tuple(f"rank {rank} fell silent while the others waited for it" for rank in job.silent[:1])
+        return replace(r, blame=Blame.UNKNOWN, because=quiet, suspects=(*silent, *mute))
+    signature = f"{verdict.traceback}@{job.step}" if verdict.traceback else ""
+    unsure = verdict.blame is Blame.USER_CODE and verdict.confidence < SURE
+    blame = Blame.UNKNOWN if unsure else verdict.blame  # a job is not given up on a guess
+    if blame is Blame.UNKNOWN and signature and signature in r.tracebacks:
+        blame = Blame.USER_CODE
+    tracebacks = (*r.tracebacks, signature)[-4:] if signature else r.tracebacks
+    suspects = (*silent, *mute) or (_dead_nodes(job) if blame is not Blame.USER_CODE else ())
+    return replace(r, blame=blame, because=verdict.because[:3], suspects=suspects, tracebacks=tracebacks)
+
+
+def silent_nodes(job: Job) -> tuple[str, ...]:
+    """Nodes of ranks that said nothing while all others logged that they were waiting."""
+    return tuple(dict.fromkeys(job.rank_nodes[rank] for rank in job.silent if rank < len(job.rank_nodes)))
+
+
+def _dead_nodes(job: Job) -> tuple[str, ...]:
+    """The node whose rank died first, if one did: the only suspect an unexplained failure offers."""
+    dead = [x.node for x in job.exits if x.code not in (None, 0)]
+    return tuple(dict.fromkeys(dead))[:1]
+
+
+def _evidence(cases: Sequence[Case]) -> tuple[float | None, bool]:
+    corrupting = [c for c in cases if any(d.fault in CORRUPTING for d in c.diagnoses)]
+    times = [c.first_evidence_at for c in (corrupting or cases)]
+    return (min(times) if times else None), bool(corrupting)
+
+
+def blame_drain(s: JobSlice, r: Recovery) -> Recovery:
+    case = next((c for c in s.cases if c.id == r.by_drain), None)
+    because = tuple(q for d in (case.diagnoses if case else ()) for q in d.because[:1])
+    suspects = (case.node,) if case else ()
+    evidence, distrust = _evidence(s.cases)
+    return replace(r, blame=Blame.HARDWARE, because=because, suspects=suspects, evidence_at=evidence, distrust=distrust)
