@@ -136,8 +136,9 @@ class JobPolicy:
     """Seconds to wait for enough good nodes before the owner is told."""
     restarting_s: float = 900.0
     """Seconds from the restart to its first step: image pull, init and restore of a large checkpoint."""
-    barren_limit: int = 3
-    """Restarts in a row without a new complete checkpoint before we stop and tell the owner."""
+    barren_limit: int = 5
+    """Attempts in a row that may end without a new complete checkpoint before we stop and tell the owner. Five: on 16,000
+    GPUs, three within one checkpoint interval happen by chance."""
 
 
 @dataclass(frozen=True, slots=True)

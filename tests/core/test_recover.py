@@ -315,9 +315,9 @@ def test_a_live_attempt_seen_while_examining_is_let_run_and_its_own_steps_count(
 
 def test_a_job_that_keeps_dying_without_a_new_checkpoint_stops_at_its_limit() -> None:
     stuck = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))
-    r = after(waiting(checkpoint_step=40, barren=2), stuck, good=("n1", "n2"))
+    r = after(waiting(checkpoint_step=40, barren=4), stuck, good=("n1", "n2"))
     assert r.phase is P.FAILED
-    assert "3 attempts in a row ended without a new complete checkpoint (limit 3)" in r.notices[-1].body
+    assert "5 attempts in a row ended without a new complete checkpoint (limit 5)" in r.notices[-1].body
 
 
 def test_a_new_checkpoint_makes_the_count_start_again() -> None:

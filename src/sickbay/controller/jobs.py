@@ -30,6 +30,7 @@ class JobDesk:
         self._kinds = {name: fault.kind for name, fault in catalog.faults.items()}
         self._answers: dict[str, tuple[str, Outcome]] = {}
         self._pending: dict[str, None] = {}
+        self._frozen: set[str] = set()
         self._resend: set[str] = set()
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
         self._unsaid: dict[str, tuple[str, str, Notice]] = {}
@@ -60,6 +61,7 @@ class JobDesk:
             self._view.due("job", job_id, self._wake(fresh, now))
             return
         s = self._slice(job_id, job, stored, now)
+        (self._frozen.add if s.paused else self._frozen.discard)(job_id)
         d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
         if d.recovery is None:
             return
@@ -171,11 +173,15 @@ class JobDesk:
         return f"{sick[0]} has an open case now" if sick else ""
 
     def due(self, dispatcher: Dispatcher, now: Now) -> list[tuple[str, str]]:
-        return [("job", j) for j in self._pending if dispatcher.is_due(self._action(j), now.watch)]
+        return [("job", j) for j in self._askable() if dispatcher.is_due(self._action(j), now.watch)]
 
     def asks(self, dispatcher: Dispatcher) -> list[float]:
-        times = [dispatcher.due_at(self._action(j)) for j in self._pending]
+        times = [dispatcher.due_at(self._action(j)) for j in self._askable()]
         return [t for t in times if t is not None]
+
+    def _askable(self) -> list[str]:
+        """Nothing is asked about a job that a pause keeps our hands off."""
+        return [j for j in self._pending if j not in self._frozen]
 
     def _action(self, job: str) -> Action:
         action = self._view.recoveries[job].value.pending

@@ -51,6 +51,7 @@ class Controller:
         self._watch, self._last, self._planned = 0.0, 0.0, 0.0
         self._saved_watch = 0.0
         self._token: int | None = None
+        self._pauses: frozenset[str] = frozenset()
         self._letters: dict[str, tuple[str, str]] = {}  # notice key -> (kind, owner)
 
     # -- life
@@ -122,6 +123,7 @@ class Controller:
     def _gather(self, now: Now) -> None:
         self.woken.clear()
         self._read_people()
+        self._heed_pauses(now)
         while self._inbox:
             item = self._inbox.popleft()
             if isinstance(item, Answer):
@@ -134,15 +136,19 @@ class Controller:
         if token == self._token:
             return
         self._token = token
-        before = self.view.pauses
         commands = self.records.read_people()
-        if self.view.pauses != before:
+        if commands:
+            self._desk.take_commands(commands)
+
+    def _heed_pauses(self, now: Now) -> None:
+        """A pause that began or ran out wakes everything it may concern."""
+        active = self.view.active_pauses(now.wall)
+        if active != self._pauses:
+            self._pauses = active
             for node in list(self.view.cases):
                 self.view.touch_node(node)
             for job in list(self.view.recoveries):
                 self.view.touch_job(job)
-        if commands:
-            self._desk.take_commands(commands)
 
     def _hear(self, answer: Answer, now: Now) -> None:
         if answer.node is not None:

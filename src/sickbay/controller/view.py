@@ -204,14 +204,18 @@ class View:
     def open_cases(self) -> Iterator[Case]:
         return (stored.value for stored in self.cases.values())
 
+    def active_pauses(self, wall: float) -> frozenset[str]:
+        """Scopes on which hands are off now."""
+        return frozenset(p.scope for p in self.pauses.values() if p.until is None or wall < p.until)
+
     def paused(self, node: Node | None, name: str, wall: float) -> str:
         """Why hands are off this node, or ""."""
         if not self.pauses:
             return ""
-        scopes = ["fleet", f"node:{name}"] + ([f"pool:{node.pool}"] if node else [])
-        for scope in scopes:
-            pause = self.pauses.get(scope)
-            if pause is not None and (pause.until is None or wall < pause.until):
+        active = self.active_pauses(wall)
+        for scope in ("fleet", f"node:{name}", f"pool:{node.pool}" if node else ""):
+            if scope in active:
+                pause = self.pauses[scope]
                 return f"{scope} is paused by {pause.by}" + (f": {pause.why}" if pause.why else "")
         return ""
 
