@@ -23,8 +23,9 @@ def test_a_pause_that_runs_out_by_itself_lets_the_case_go_on() -> None:
     run = a_run()
     world = run.world
     run.store.create(Pause("fleet", "ann", "change freeze", world.now, world.now + 1_800.0))
-    world.at(world.now + 60.0, lambda: world.strike("gpu_lost_79", "node-0002", 1, cure="reboot"))
-    run.run_for(1_500.0)
+    run.run_for(60.0)
+    world.strike("gpu_lost_79", "node-0002", 1, cure="reboot")
+    run.run_for(1_440.0)
     assert (the_case(run).phase, the_case(run).paused) == (Phase.SUSPECTED, True)
     assert not world.nodes["node-0002"].cordoned
     run.run_for(600.0)
