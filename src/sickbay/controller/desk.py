@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
-from sickbay.controller.dispatch import Dispatcher
-from sickbay.controller.monitor import Monitor, Unsaid
+from sickbay.controller.asking import Asking
+from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
@@ -30,7 +30,6 @@ from sickbay.model import (
     Node,
     NodeRecord,
     Notice,
-    Outcome,
     Phase,
     Place,
     RecoveryPhase,
@@ -42,22 +41,22 @@ from sickbay.settings import Policy, Settings
 
 log = logging.getLogger(__name__)
 
+ROUNDS_MAX = 4  # a node touched again by its own commit waits for the next pass after this many
 ALIVE = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.RESTARTING})
 
 
-class Desk:
+class Desk(Asking):
+    kind = "node"
+
     def __init__(
         self, view: View, records: Records, catalog: Catalog, settings: Settings, verbs: frozenset[Verb]
     ) -> None:
+        super().__init__()
         self._view, self._records, self._catalog, self._settings, self._verbs = view, records, catalog, settings, verbs
         self.ledger: Ledger = records.ledger
-        self._answers: dict[str, tuple[str, Outcome]] = {}
         self._commands: dict[str, list[Command]] = defaultdict(list)
         self._monitor_findings: dict[str, list[Finding]] = defaultdict(list)
         self._wants: dict[str, None] = {}
-        self._pending: dict[str, None] = {}
-        self._resend: set[str] = set()
-        self._unsaid: Unsaid = {}
         self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
         self._escalated = 0
         self._seats_stale = True
@@ -68,7 +67,9 @@ class Desk:
     def decide_touched(self, now: Now) -> None:
         if self.ledger.epoch != self._records.ledger.epoch:
             self.ledger = self._records.ledger
-        while self._view.touched_nodes:
+        for _ in range(ROUNDS_MAX):
+            if not self._view.touched_nodes:
+                break
             names = list(self._view.touched_nodes)
             self._view.touched_nodes.clear()
             for name in names:
@@ -161,9 +162,7 @@ class Desk:
         wants = case is not None and case.phase in (Phase.WAITING, Phase.QUEUED) and not case.factor
         (self._wants.__setitem__(name, None) if wants else self._wants.pop(name, None))
         asks = case is not None and case.pending is not None
-        (self._pending.__setitem__(name, None) if asks else self._pending.pop(name, None))
-        if not asks:
-            self._resend.discard(name)
+        self._expect(name, asks)
         self._view.due("node", name, self._wake(case, record, ctx))
 
     def _wake(self, case: Case | None, record: NodeRecord, ctx: Context) -> float | None:
@@ -284,58 +283,29 @@ class Desk:
             )  # fmt: skip
             self._view.touch_node(name)
 
-    # -- pending actions, for the loop
+    # -- pending actions and notices, for the loop
 
-    def pending(self, name: str) -> Action | None:
-        stored = self._view.cases.get(name)
+    def pending(self, owner: str) -> Action | None:
+        stored = self._view.cases.get(owner)
         return stored.value.pending if stored else None
 
-    def hear(self, name: str, key: str, outcome: Outcome) -> None:
-        self._answers[name] = (key, outcome)
-        self._view.touch_node(name)
-
-    def resend(self, name: str) -> None:
-        self._resend.add(name)
-
-    def wants_resend(self, name: str) -> bool:
-        return name in self._resend
-
-    def commit_sent(self, name: str, action: Action) -> bool:
-        case = self._view.cases[name].value
-        self._resend.discard(name)
+    def commit_sent(self, owner: str, action: Action) -> bool:
+        case = self._view.cases[owner].value
+        self._resend.discard(owner)
         return self._records.put_case(replace(case, pending=action), False, ())
 
-    def due(self, dispatcher: Dispatcher, now: Now) -> list[tuple[str, str]]:
-        return [
-            ("node", n) for n in self._pending if self._may_ask(n) and dispatcher.is_due(self._action(n), now.watch)
-        ]
+    def _touch(self, owner: str) -> None:
+        self._view.touch_node(owner)
 
-    def asks(self, dispatcher: Dispatcher) -> list[float]:
-        times = [dispatcher.due_at(self._action(n)) for n in self._pending if self._may_ask(n)]
-        return [t for t in times if t is not None]
+    def _may_ask(self, owner: str) -> bool:
+        return not machine.is_frozen(self._view.cases[owner].value)
 
-    def _may_ask(self, name: str) -> bool:
-        return not machine.is_frozen(self._view.cases[name].value)
-
-    def _action(self, name: str) -> Action:
-        action = self._view.cases[name].value.pending
-        assert action is not None
-        return action
-
-    # -- notices
-
-    def letters(self) -> list[tuple[str, str, str, Notice]]:
-        letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]
-        self._unsaid.clear()
-        return letters
-
-    def told(self, kind: str, name: str, keys: set[str]) -> None:
-        """Delivered: take them off the record that carried them."""
-        if kind == "node" and name in self._view.cases:
-            case = self._view.cases[name].value
+    def told(self, kind: str, owner: str, keys: set[str]) -> None:
+        if kind == "node" and owner in self._view.cases:
+            case = self._view.cases[owner].value
             self._records.put_case(replace(case, notices=_without(case.notices, keys)), False, ())
-        elif kind == "record" and name in self._view.records:
-            record = self._view.records[name].value
+        elif kind == "record" and owner in self._view.records:
+            record = self._view.records[owner].value
             self._records.put_record(replace(record, notices=_without(record.notices, keys)))
         elif kind == "ledger":
             self.ledger = replace(self.ledger, notices=_without(self.ledger.notices, keys))

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
-from sickbay.controller.dispatch import Dispatcher
+from sickbay.controller.asking import Asking
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import blame, capacity, recover
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Action, Case, Job, Notice, Outcome, Recovery, RecoveryPhase
+from sickbay.model import Action, Case, Job, Recovery, RecoveryPhase
 from sickbay.ports import Stored
 from sickbay.settings import Settings
 
@@ -24,16 +24,15 @@ log = logging.getLogger(__name__)
 TellSuspects = Callable[[Sequence[tuple[str, str]], Now], None]
 
 
-class JobDesk:
+class JobDesk(Asking):
+    kind = "job"
+
     def __init__(self, view: View, records: Records, catalog: Catalog, settings: Settings) -> None:
+        super().__init__()
         self._view, self._records, self._settings = view, records, settings
         self._kinds = {name: fault.kind for name, fault in catalog.faults.items()}
-        self._answers: dict[str, tuple[str, Outcome]] = {}
-        self._pending: dict[str, None] = {}
         self._frozen: set[str] = set()
-        self._resend: set[str] = set()
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
-        self._unsaid: dict[str, tuple[str, str, Notice]] = {}
 
     def begin(self, now: Now) -> None:
         """A new leader has not watched yet: a stall is counted from now, never from somebody else's last look."""
@@ -124,7 +123,7 @@ class JobDesk:
         waiting = not ended and r.phase is RecoveryPhase.WAITING_FOR_CAPACITY
         (self._view.waiting_jobs.add if waiting else self._view.waiting_jobs.discard)(job)
         asks = not ended and r.pending is not None
-        (self._pending.__setitem__(job, None) if asks else self._pending.pop(job, None))
+        self._expect(job, asks)
         if ended:
             self._gangs.pop(job, None)
         self._view.due("job", job, None if ended else self._wake(r, now))
@@ -146,25 +145,15 @@ class JobDesk:
         quiet = max(limits.stall_s, limits.stall_steps * (known.step_s if known else 1.0))
         return max(r.progressed + quiet, now.watch + 1.0)
 
-    # -- pending actions, for the loop
+    # -- pending actions and notices, for the loop
 
-    def pending(self, job: str) -> Action | None:
-        stored = self._view.recoveries.get(job)
+    def pending(self, owner: str) -> Action | None:
+        stored = self._view.recoveries.get(owner)
         return stored.value.pending if stored else None
 
-    def hear(self, job: str, key: str, outcome: Outcome) -> None:
-        self._answers[job] = (key, outcome)
-        self._view.touch_job(job)
-
-    def resend(self, job: str) -> None:
-        self._resend.add(job)
-
-    def wants_resend(self, job: str) -> bool:
-        return job in self._resend
-
-    def commit_sent(self, job: str, action: Action) -> bool:
-        self._resend.discard(job)
-        return self._records.put_recovery(replace(self._view.recoveries[job].value, pending=action), False)
+    def commit_sent(self, owner: str, action: Action) -> bool:
+        self._resend.discard(owner)
+        return self._records.put_recovery(replace(self._view.recoveries[owner].value, pending=action), False)
 
     def misplaced(self, job: str) -> str:
         """A node that got a case after it was chosen is not used."""
@@ -172,31 +161,14 @@ class JobDesk:
         sick = [n for n in (stored.value.nodes if stored else ()) if n in self._view.cases]
         return f"{sick[0]} has an open case now" if sick else ""
 
-    def due(self, dispatcher: Dispatcher, now: Now) -> list[tuple[str, str]]:
-        return [("job", j) for j in self._askable() if dispatcher.is_due(self._action(j), now.watch)]
+    def _touch(self, owner: str) -> None:
+        self._view.touch_job(owner)
 
-    def asks(self, dispatcher: Dispatcher) -> list[float]:
-        times = [dispatcher.due_at(self._action(j)) for j in self._askable()]
-        return [t for t in times if t is not None]
+    def _may_ask(self, owner: str) -> bool:
+        return owner not in self._frozen
 
-    def _askable(self) -> list[str]:
-        """Nothing is asked about a job that a pause keeps our hands off."""
-        return [j for j in self._pending if j not in self._frozen]
-
-    def _action(self, job: str) -> Action:
-        action = self._view.recoveries[job].value.pending
-        assert action is not None
-        return action
-
-    # -- notices
-
-    def letters(self) -> list[tuple[str, str, str, Notice]]:
-        letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]
-        self._unsaid = {}
-        return letters
-
-    def told(self, kind: str, job: str, keys: set[str]) -> None:
-        stored = self._view.recoveries.get(job)
+    def told(self, kind: str, owner: str, keys: set[str]) -> None:
+        stored = self._view.recoveries.get(owner)
         if stored is not None:
             left = tuple(n for n in stored.value.notices if n.key not in keys)
             self._records.put_recovery(replace(stored.value, notices=left), False)

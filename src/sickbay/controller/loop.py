@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
+from sickbay.controller.asking import Asking
 from sickbay.controller.crew import Crew
 from sickbay.controller.desk import Desk
 from sickbay.controller.dispatch import Answer, Dispatcher, lost_for_good, may_resend, sent
@@ -153,7 +154,7 @@ class Controller:
     def _hear(self, answer: Answer, now: Now) -> None:
         if answer.node is not None:
             self.view.put_node(answer.node)
-        desk = self._desk if answer.kind == "node" else self._jobs
+        desk: Asking = self._desk if answer.kind == "node" else self._jobs
         action = desk.pending(answer.owner)
         if action is None or action.key != answer.key:
             return  # a late answer: the step it was for is over
@@ -184,7 +185,7 @@ class Controller:
             self._ask(kind, owner, now)
 
     def _ask(self, kind: str, owner: str, now: Now) -> None:
-        desk = self._desk if kind == "node" else self._jobs
+        desk: Asking = self._desk if kind == "node" else self._jobs
         action = desk.pending(owner)
         if action is None:
             return
@@ -193,7 +194,7 @@ class Controller:
         if action is not None:
             self._dispatcher.perform(action, owner, kind, now.watch)
 
-    def _prepare(self, desk: Desk | JobDesk, owner: str, action: Action, now: Now) -> Action | None:
+    def _prepare(self, desk: Asking, owner: str, action: Action, now: Now) -> Action | None:
         """Commit before the first call; afterwards only look, unless the first call is known lost."""
         if action.sends and not desk.wants_resend(owner):
             return replace(action, call=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
+from sickbay.controller.asking import Unsaid
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import causes, explain
@@ -22,8 +23,6 @@ EXPLAINS_S = {"job": 3_600.0}  # how long a common cause explains new sightings;
 EXPLAINS_DEFAULT_S = 86_400.0
 REAL = ("hardware", "infrastructure")
 SILENT_LEAST = 3
-
-Unsaid = dict[str, tuple[str, str, Notice]]  # notice key -> (kind of record, its owner, the notice)
 
 
 class Monitor:

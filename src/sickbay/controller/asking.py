@@ -1,0 +1,80 @@
+"""What both desks share: records whose pending action waits for an answer, and notices that wait to be told.
+
+The loop talks to a desk through this alone; controller/desk.py (nodes) and controller/jobs.py (jobs) are the two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from sickbay.controller.dispatch import Dispatcher
+from sickbay.core.turn import Now
+from sickbay.model import Action, Notice, Outcome
+
+Unsaid = dict[str, tuple[str, str, Notice]]  # notice key -> (kind of record, its owner, the notice)
+
+
+class Asking(ABC):
+    kind: ClassVar[str]  # "node" | "job"
+
+    def __init__(self) -> None:
+        self._answers: dict[str, tuple[str, Outcome]] = {}
+        self._waiting: dict[str, None] = {}  # owners with a pending action, in the order they asked
+        self._resend: set[str] = set()
+        self._unsaid: Unsaid = {}
+
+    @abstractmethod
+    def pending(self, owner: str) -> Action | None:
+        """The action this owner's record waits for."""
+
+    @abstractmethod
+    def commit_sent(self, owner: str, action: Action) -> bool:
+        """Write down that the call is about to be made; False when the write was stale."""
+
+    @abstractmethod
+    def told(self, kind: str, owner: str, keys: set[str]) -> None:
+        """Delivered: take these notices off the record that carried them."""
+
+    @abstractmethod
+    def _touch(self, owner: str) -> None: ...
+
+    @abstractmethod
+    def _may_ask(self, owner: str) -> bool:
+        """False while a hold or a pause keeps our hands off."""
+
+    def hear(self, owner: str, key: str, outcome: Outcome) -> None:
+        self._answers[owner] = (key, outcome)
+        self._touch(owner)
+
+    def resend(self, owner: str) -> None:
+        """The first call is known lost: it may be made once more."""
+        self._resend.add(owner)
+
+    def wants_resend(self, owner: str) -> bool:
+        return owner in self._resend
+
+    def due(self, dispatcher: Dispatcher, now: Now) -> list[tuple[str, str]]:
+        return [(self.kind, owner) for owner, action in self._askable() if dispatcher.is_due(action, now.watch)]
+
+    def asks(self, dispatcher: Dispatcher) -> list[float]:
+        """Watch times of the next asks."""
+        times = [dispatcher.due_at(action) for _, action in self._askable()]
+        return [t for t in times if t is not None]
+
+    def letters(self) -> list[tuple[str, str, str, Notice]]:
+        letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]
+        self._unsaid.clear()
+        return letters
+
+    def _askable(self) -> list[tuple[str, Action]]:
+        found = [(owner, self.pending(owner)) for owner in self._waiting if self._may_ask(owner)]
+        return [(owner, action) for owner, action in found if action is not None]
+
+    def _expect(self, owner: str, waits: bool) -> None:
+        """Keep the index of owners that wait for an answer."""
+        if waits:
+            self._waiting[owner] = None
+        else:
+            self._waiting.pop(owner, None)
+            self._resend.discard(owner)
