@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import io
 import multiprocessing
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from typing import Any
 from sickbay.model import Done, Event, Phase, RecoveryPhase, Unguarded
 
 Patch = Callable[[], None]
+
+SEED_S = 90  # a seed takes about one second; a mutant that goes round in circles is caught too
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,12 +322,19 @@ def _try(number: int, seeds: int) -> Fate:
     mutant.patch()
     from sickbay.sim.check import play
 
+    signal.signal(signal.SIGALRM, _too_long)
     for seed in range(seeds):
+        signal.alarm(SEED_S)
         verdict = play(seed)
+        signal.alarm(0)
         if verdict.violations:
             return Fate(mutant.name, f"seed {seed}: {verdict.violations[0]}", time.monotonic() - began)
     by = "" if mutant.seeds_only else _by_tests()
     return Fate(mutant.name, by, time.monotonic() - began)
+
+
+def _too_long(number: int, frame: object) -> None:
+    raise TimeoutError(f"the seed did not end within {SEED_S} s: the brain goes round in circles")
 
 
 def _by_tests() -> str:
