@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 BDF = rb"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-9a-fA-F])?"
 
@@ -266,7 +267,8 @@ def _decisive_text(body: bytes, code: int, at: int) -> Decisive:
     if code == 64 and (address := _ADDRESS.search(body, at)):
         return Decisive(None, (*holes, address.span()))
     if code not in (64, 154) and (found := _NVLINK5.search(body, at)) and found.group(5):
-        return Decisive(found.end(), holes)
+        link = (found.span(3),) if found.group(3) else ()  # which of the links decides nothing
+        return Decisive(found.end(), (*holes, *link))
     return Decisive(None, holes)
 
 
@@ -291,8 +293,8 @@ def driver(body: bytes) -> str:
 
 _RING_TIME = re.compile(rb"(?<!\w)\[(\s*\d+)(?:\.\d+)?\]")
 _KMSG_TIME = re.compile(rb"\s*\d+,(\d+),(\d+),")
-_ISO_TIME = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
-_DATE_TIME = re.compile(rb"(\S{1,12})\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\s+(\d{4})\])?")
+_ISO_TIME = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[T ]\d\d:\d\d:\d\d")
+_DATE_TIME = re.compile(rb"(\S{1,12})\s+(\d{1,2})\s+(?:(\d{4})\s+)?\d\d:\d\d:\d\d(?:\s+(\d{4})\])?")
 _UNIX_TIME = re.compile(rb"\s*(\d{9,11})\.\d+\s")
 _FRACTION = re.compile(rb"[.,]?\d+")
 _THREAD = re.compile(rb"\[(\s*[TC]\d+)\]")
@@ -357,19 +359,32 @@ def number(stamp: bytes) -> int | None:
 
 
 def calendar(stamp: bytes) -> int | None:
+    """`stamp` holds a date and a clock, in any of the ways loggers write them."""
+    clock = stamp.find(b":") - 2
+    midnight = _midnight(stamp[:clock], stamp[clock + 8 :])
+    if midnight is None:
+        return None
     try:
-        if found := _ISO_TIME.search(stamp):
-            year, month, day, hour, minute, second = (int(g) for g in found.groups())
-            return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp())
-        if found := _DATE_TIME.search(stamp):
-            # Another language's month: the day and the clock still order the lines.
-            month = _MONTHS.get(found.group(1)[:3].lower(), 1)
-            day, hour, minute, second = (int(found.group(n)) for n in (2, 4, 5, 6))
-            year = int(found.group(3) or found.group(7) or 2000)
-            return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp())
+        hour, minute, second = int(stamp[clock : clock + 2]), int(stamp[clock + 3 : clock + 5]), stamp[clock + 6 :][:2]
+        return midnight + hour * 3600 + minute * 60 + int(second)
     except ValueError:
         return None
-    return None
+
+
+@lru_cache(maxsize=512)
+def _midnight(before: bytes, after: bytes) -> int | None:
+    """The day named around the clock. Another language's month: the day and the clock still order the lines."""
+    try:
+        if found := _ISO_TIME.search(before + b"00:00:00"):
+            year, month, day = (int(found.group(n)) for n in (1, 2, 3))
+        elif found := _DATE_TIME.search(before + b"00:00:00" + after):
+            month, day = _MONTHS.get(found.group(1)[:3].lower(), 1), int(found.group(2))
+            year = int(found.group(3) or found.group(4) or 2000)
+        else:
+            return None
+        return int(datetime(year, month, day, tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
 
 
 def journal(line: bytes) -> tuple[bytes, str, int | None] | None:

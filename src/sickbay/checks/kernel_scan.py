@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from sickbay.checks import kernel_lines as grammar
-from sickbay.checks.kernel_flood import MARK, WORTH, Flood
+from sickbay.checks.kernel_flood import MARK, Flood, dense
 from sickbay.checks.kernel_hits import Hit, Hits
 from sickbay.checks.kernel_lines import Named
 
@@ -20,17 +20,15 @@ LINES_AT_ONCE = 8192
 
 # Every rule of `kernel_lines` is reached through one of these. Longer is faster: bytes.find skips by its length.
 _KEYWORDS = (
-    b"SXid (PCI:",
     b"XID event received: code=",
     b"Uncorrect",
     b"DPC: containment event",
     b"EDAC MC",
     b"[Hardware Error]: ",
     b"Kernel panic - not syncing",
-    b"health compromised",
-    b"unrecoverable hardware error",
-    b"cause a leak of a command",
 )
+_SWITCH = (b"SXid (PCI:",)
+_NIC = (b"health compromised", b"unrecoverable hardware error", b"cause a leak of a command")
 # What a line of the driver that matters goes on with. The driver says much else, as the RPC history after an XID 119.
 _DRIVER_SAYS = frozenset((b" Xid", b" GPU", b" The", b" (PC", b" fal", b" RmI", b" rm_", b" osI", b" loa"))
 _HUNG = b"blocked for more than"
@@ -77,12 +75,11 @@ class Scan:
 
     def _block(self, block: bytes) -> None:
         self._drain_hung(block)
-        lines = block.count(b"\n") + (not block.endswith(b"\n"))
-        if MARK in block and (marked := block.count(MARK)) >= WORTH and marked * WORTH >= lines:
+        if dense(block):
             block = self._without_flood(block)
         self._nvrm(block)
         self._keywords(block)
-        self.lines += lines
+        self.lines += block.count(b"\n") + (not block.endswith(b"\n"))
         self._flush()
 
     def _without_flood(self, block: bytes) -> bytes:
@@ -91,9 +88,8 @@ class Scan:
         self.foreign += folded.foreign
         self.foreign_sample = self.foreign_sample or grammar.clean(folded.foreign_sample.decode("utf-8", "replace"))
         self._rows += folded.rows or ()
-        if folded.node:
-            self.node = self.node or folded.node
-        return b"\n".join(folded.lines)
+        self.node = self.node or folded.node
+        return folded.rest()
 
     def _flush(self) -> None:
         if self._on_line:
@@ -111,7 +107,9 @@ class Scan:
         return self.lines + count + 1
 
     def _keywords(self, block: bytes) -> None:
-        for keyword in _KEYWORDS:
+        switch = _SWITCH if MARK in block else ()
+        nic = _NIC if b"mlx5_core" in block else ()
+        for keyword in (*_KEYWORDS, *switch, *nic):
             if (at := block.find(keyword)) >= 0:
                 self._each(block, keyword, at, self._candidate)
         if (at := block.find(_HUNG)) >= 0:
@@ -226,5 +224,6 @@ def scan_lines(lines: Iterable[str]) -> Scan:
     """Lines as a Host gives them. A record may hold newlines of its own: they are lines of the same record."""
     left = iter(lines)
     return scan(
-        ("\n".join(some) + "\n").encode("utf-8", "replace") for some in iter(lambda: list(islice(left, LINES_AT_ONCE)), [])
+        ("\n".join(some) + "\n").encode("utf-8", "replace")
+        for some in iter(lambda: list(islice(left, LINES_AT_ONCE)), [])
     )
