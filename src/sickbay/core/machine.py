@@ -211,8 +211,9 @@ def _unfinished(case: Case, event: Event) -> Action | None:
 
 
 def _was_refused(case: Case, event: Event) -> bool:
-    """The door did not let the treatment in: it was not tried."""
-    return case.phase is P.REPAIRING and event in (E.UNGUARDED, E.EXHAUSTED)
+    """The door did not let the treatment in, or it was never sent before the node came back: it was not tried."""
+    unsent = event is E.REJOINED and case.pending is not None and not case.pending.sends
+    return case.phase is P.REPAIRING and (unsent or event in (E.UNGUARDED, E.EXHAUSTED))
 
 
 def _rung(case: Case, event: Event) -> Verb | None:

@@ -301,7 +301,8 @@ class JobsMove(Checker):
     def end(self) -> None:
         recoveries = {r.value.job: r.value for r in self.run.store.list(Recovery)}
         for job in self.world.jobs.values():
-            if job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE, JobPhase.SUSPENDED) or job.live:
+            ended = job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE, JobPhase.SUSPENDED)
+            if ended or job.live or not job.spec.managed:
                 continue
             recovery = recoveries.get(job.id)
             if recovery is None:
