@@ -14,6 +14,7 @@ import pytest
 
 from sickbay.checks.recognise import kind_of
 from sickbay.cli import diagnose as cli
+from sickbay.cli.diagnose_input import blocks
 from sickbay.errors import InputError
 from tests.checks import samples
 from tests.checks.test_dcgm_diag import PASS, failed, result
@@ -40,7 +41,7 @@ def objects(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_a_sick_log_is_told_in_words_with_the_quoted_line(put: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([put(f"{CALM}\n{LOST}\n")]) == 1
     said = capsys.readouterr().out
-    for part in ("gpu-7 GPU 0000:3b:00", "REBOOT", "gpu-lost", "has fallen off the bus", "  do  "):
+    for part in ("gpu-7 GPU 0000:3b:00", "REBOOT", "gpu-lost", "has fallen off the bus", "  do  ", "XID 79"):
         assert part in said
 
 
@@ -176,7 +177,7 @@ def test_an_endless_log_is_read_in_bounded_memory() -> None:
     tracemalloc.start()
     from sickbay.checks.kernel_scan import scan
 
-    lines = scan(cli._blocks(Endless(), "endless")).lines  # type: ignore[arg-type]
+    lines = scan(blocks(Endless(), "endless")).lines  # type: ignore[arg-type]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert lines > 2_000_000
@@ -191,8 +192,70 @@ def test_a_reader_that_goes_away_is_no_accident(put: Any) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_recorded_job_logs_are_recognised_unless_nothing_but_kernel_lines_is_left_of_them() -> None:
-    kinds = [(row["id"], kind_of(row["log"])) for row in samples.rows("joblogs.jsonl")]
-    only_kernel_lines = {11, 13, 47}
-    assert {number for number, kind in kinds if kind == "kernel"} <= only_kernel_lines
-    assert sum(kind == "joblog" for _, kind in kinds) >= 20
+PASTED = "NVRM: Xid (PCI:0000:08:00): 13, Graphics Exception: ESR 0x1\nNVRM: Xid (PCI:0000:07:00): 43, pid=9, name=py\n"
+
+
+def test_driver_lines_beside_a_programs_own_words_are_a_jobs_log(put: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for beside in (
+        "RuntimeError: NCCL error",
+        "NVML: Unable to retrieve Nvlink information",
+        "srun: error: n1: task 3",
+    ):
+        cli.run([put(f"{beside}\n{PASTED}")], as_json=True)
+        (told,) = objects(capsys)
+        assert "blame" in told, beside
+
+
+def test_driver_lines_that_say_not_who_wrote_them_answer_both_questions(
+    put: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.run([put(PASTED)], as_json=True)
+    assert [(told["code"], told["blame"]) for told in objects(capsys)] == [
+        ("xid.43", "user-code"),
+        ("xid.13", "user-code"),
+    ]
+    cli.run([put(PASTED)])
+    assert "--kind joblog" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("prefix", ["[12.5] ", "Nov 22 14:56:44 gpu-7 kernel: ", "6,3964,206764307,-;"])
+def test_a_kernel_log_is_not_asked_who_is_to_blame(put: Any, capsys: pytest.CaptureFixture[str], prefix: str) -> None:
+    lines = "".join(f"{prefix}{line}\n" for line in PASTED.splitlines())
+    for content, kind in ((lines, ""), (PASTED, "kernel"), (PASTED.splitlines()[0], "")):
+        cli.run([put(content)], as_json=True, kind=kind)
+        assert all("blame" not in told for told in objects(capsys))
+
+
+@pytest.mark.parametrize("content", ["", "\n", LOST, PASTED, "prose", "\x00\x01" * 900, "step 1 loss 2.0\n"])
+def test_asked_about_a_job_it_always_gives_one_answer_with_a_blame(
+    put: Any, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    assert cli.run([put(content)], as_json=True, kind="joblog") in (0, 1)
+    (told,) = objects(capsys)
+    assert told["blame"] in ("hardware", "infrastructure", "user-code", "unknown")
+
+
+def test_what_is_called_a_kernel_log_must_look_like_one(put: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for content in (b"\x00\x01\x02" * 5000, b"\x7fELF" + bytes(range(256)) * 40, b"prose about nothing\n" * 30):
+        assert cli.run([put(content)], kind="kernel") == 2
+        assert "looks like a kernel log" in capsys.readouterr().err
+    for content in (b"", f"{CALM}\n".encode() * 30, b"Disabling lock debugging due to kernel taint\n"):
+        assert cli.run([put(content)], kind="kernel") == 0
+    assert cli.run([put(b"\x00\x01\x02" * 5000 + f"\n{LOST}\n".encode())], kind="kernel") == 1
+
+
+def test_every_recorded_job_log_gets_a_blame_without_being_told_what_it_is(
+    put: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for row in samples.rows("joblogs.jsonl"):
+        cli.run([put(row["log"])], as_json=True)
+        told = objects(capsys)
+        assert told, row["id"]
+        assert all("blame" in one for one in told), row["id"]
+
+
+def test_every_recorded_kernel_line_stays_a_kernel_line() -> None:
+    kinds = [kind_of(row["line"]) for row in samples.rows("kernel.jsonl")]
+    assert set(kinds) <= {"kernel", ""}
+    raw = [kind_of(path.read_text(errors="replace")) for path in (samples.folder() / "kernel_raw").iterdir()]
+    assert set(raw) == {"kernel"}

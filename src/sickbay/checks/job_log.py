@@ -18,7 +18,8 @@ _MARKS = re.compile(
     r"|CUDA error|CUDA out of memory|ChildFailedError|torchrun|deepspeed|\bepoch[ =:\[]*\d|\bloss[ =:]+[\d.]+"
     r"|\d+it/s|\bstep[ =:\[]+\d"
     r"|\[rank ?\d+\]|slurmstepd|srun:|^\w*(?:Error|Exception): |exitcode\s*:|NET/(?:IB|OFI)|cudaError"
-    r"|Assertion .* failed|terminate called",
+    r"|Assertion .* failed|terminate called|^NVML: ?\w"
+    r"|\bsbatch\b|\bmpirun\b|\btorch\.\w|\btensorflow\b|\bjax(?:lib)?\.",
     re.IGNORECASE | re.MULTILINE,
 )
 

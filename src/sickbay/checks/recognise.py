@@ -28,12 +28,13 @@ _KERNEL = re.compile(
 )
 _PASTED = re.compile(r"\s*(?:NVRM:|nvidia-\w+:)")
 _BARE = re.compile(
-    r"\s*(?:ACPI|PCI|EXT4-fs|mlx5_core|pcieport|EDAC|mce|usb|IPMI|ipmi|efa|ena|infiniband|LustreError"
+    r"\s*(?:(?:ACPI|PCI|EXT4-fs|mlx5_core|pcieport|EDAC|mce|usb|IPMI|ipmi|efa|ena|infiniband|LustreError"
     r"|Out of memory|oom|watchdog"
-    r"|INFO: task|Linux version|Kernel|BOOT_IMAGE|Command line|\[drm\]|\[Hardware Error\]|\{\d+\}\[Hardware|RAS"
-    r"|ERST|iommu|nf_conntrack"
-    r"|NETDEV WATCHDOG|XID event|nvme|\[gpu-health\]|igb|audit|systemd)\b"
+    r"|INFO: task|Linux version|Kernel|BOOT_IMAGE|Command line|RAS|ERST|iommu|nf_conntrack"
+    r"|NETDEV WATCHDOG|XID event|nvme|igb|audit|systemd)\b"
+    r"|\[(?:drm|Hardware Error|Firmware \w+|gpu-health)\]|\{\d+\}\[Hardware)"
 )
+FEW_LINES = 10  # a healthy log of so few lines may hold none that we know by sight
 
 
 def kind_of(text: str) -> str:
@@ -41,18 +42,43 @@ def kind_of(text: str) -> str:
     for kind, pattern in (("dcgm", _DCGM), ("smi", _SMI), ("metrics", _METRICS)):
         if pattern.search(text):
             return kind
-    lines = [line[:600] for line in text.splitlines() if line.strip()][:2000]
-    kernel = sum(_KERNEL.match(line) is not None for line in lines)
-    pasted = sum(_PASTED.match(line) is not None for line in lines)  # driver lines without a prefix: people paste them
+    lines = _lines(text)
     job = job_log.looks_like(text)
     if _SMI_FAILED.search(text) and not job:  # a job's log may quote it
         return "smi"
-    if lines and kernel * 2 > len(lines) and not (job and kernel == pasted):
-        return "kernel"
-    if job:
-        return "joblog"
+    kernel = sum(_KERNEL.match(line) is not None for line in lines)
     bare = sum(_BARE.match(line) is not None for line in lines)
-    return "kernel" if lines and (kernel + bare) * 2 >= len(lines) and kernel + bare else ""
+    if kernel * 2 > len(lines):
+        return "joblog" if unprefixed(text) and _spoken_beside_the_kernel(lines) else "kernel"
+    if job and _others(lines):
+        return "joblog"
+    return "kernel" if (kernel + bare) * 2 >= len(lines) and kernel + bare else ""
+
+
+def _lines(text: str) -> list[str]:
+    return [line[:600] for line in text.splitlines() if line.strip()][:2000]
+
+
+def _others(lines: list[str]) -> list[str]:
+    """Lines that do not look like the kernel's."""
+    return [line for line in lines if not _KERNEL.match(line) and not _BARE.match(line)]
+
+
+def _spoken_beside_the_kernel(lines: list[str]) -> bool:
+    """Does a program or a tool speak beside the driver's lines? Then somebody pasted those into its log."""
+    return job_log.looks_like("\n".join(_others(lines))) > 0
+
+
+def unprefixed(text: str) -> bool:
+    """No line says which logger wrote it: `dmesg -t`, or lines pasted into something else. Nobody can tell which."""
+    lines = _lines(text)
+    return bool(lines) and all(_PASTED.match(line) or not _KERNEL.match(line) for line in lines)
+
+
+def unlike_a_kernel_log(text: str) -> bool:
+    """Text of which not one line looks like the kernel's, and enough of it to say so."""
+    lines = _lines(text)
+    return len(lines) > FEW_LINES and len(_others(lines)) == len(lines)
 
 
 def binary(block: bytes) -> bool:

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
@@ -25,37 +21,18 @@ from sickbay.catalog import Catalog
 from sickbay.checks import dcgm_diag, dcgm_metrics, job_log, kernel_log, nvidia_smi
 from sickbay.checks.kernel_hits import Hit
 from sickbay.checks.kernel_scan import Scan
-from sickbay.checks.recognise import KINDS, binary, kind_of
+from sickbay.checks.recognise import KINDS, binary, kind_of, unlike_a_kernel_log, unprefixed
 from sickbay.checks.signs import Sign, Stamp, finding
-from sickbay.core.blame import BlameVerdict, blame
+from sickbay.cli.diagnose_input import BLOCK, blocks, opened
+from sickbay.cli.diagnose_report import NAMES, Told, report
+from sickbay.core.blame import blame
 from sickbay.core.diagnose import diagnose
 from sickbay.errors import InputError
-from sickbay.model import Blame, Diagnosis, Finding, Place, Severity, Status, When
+from sickbay.model import Blame, Finding, Severity
 
-BLOCK = 1 << 20
 MOST_WHOLE = 64 << 20
-_NAMES = {
-    "kernel": "kernel log",
-    "dcgm": "DCGM result",
-    "smi": "nvidia-smi output",
-    "metrics": "metrics",
-    "joblog": "job log",
-}
+MOST_PASTED = 200  # lines; more without any logger's prefix is `dmesg -t`, not a paste
 _CHECKS = {"kernel": "kernel-log", "dcgm": "dcgm-l2", "smi": "nvidia-smi", "metrics": "metrics"}
-
-
-@dataclass(slots=True)
-class Told:
-    """What one input said."""
-
-    name: str
-    kind: str
-    node: str = ""
-    lines: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    verdict: BlameVerdict | None = None
-    remarks: list[str] = field(default_factory=list)
 
 
 def command(
@@ -88,7 +65,7 @@ def run(files: list[Path], *, kind: str = "", node: str = "", as_json: bool = Fa
         except InputError as error:
             unread = True
             print(f"sickbay: {error}", file=sys.stderr)
-    found = _report(told, catalog, as_json=as_json, quiet=lines)
+    found = report(told, catalog, as_json=as_json, quiet=lines)
     return 2 if unread else int(found)
 
 
@@ -97,16 +74,17 @@ def read(
 ) -> Told:
     """One input, judged. InputError says what could not be read and what to do."""
     name = "standard input" if str(file) == "-" else str(file)
-    with _opened(file, name) as (stream, tail):
-        blocks = _blocks(stream, name)
-        first = next(blocks, b"")
-        while len(first) < 4096 and (more := next(blocks, b"")):
+    with opened(file, name) as (stream, tail):
+        rest = blocks(stream, name)
+        first = next(rest, b"")
+        while len(first) < 4096 and (more := next(rest, b"")):
             first += more
         sample = (first[:BLOCK] + b"\n" + tail).decode("utf-8", "replace")
         told = Told(name, kind or _recognised(name, first, sample), node)
-        everything = chain([first], blocks)
+        everything = chain([first], rest)
         if told.kind == "kernel":
             _kernel(told, everything, catalog, _printer(told, catalog, named) if print_lines else None)
+            _doubt(told, first, sample, given=bool(kind))
         elif told.kind == "joblog":
             _job(told, everything)
         else:
@@ -114,6 +92,19 @@ def read(
         if print_lines and told.kind != "kernel":
             _print_rows(told, named)
     return told
+
+
+def _doubt(told: Told, first: bytes, sample: str, *, given: bool) -> None:
+    """Was that a kernel log at all, and whose was it? Lines without any prefix may have been pasted from a job's log:
+    nobody can tell, so the question a job's log would be asked is answered besides."""
+    if told.findings and not given and 1 < told.lines <= MOST_PASTED and unprefixed(sample):
+        told.beside = blame(sample.splitlines())
+        told.remarks.append("no line says who wrote it; if it comes from a job's log, read it with --kind joblog")
+    if told.findings or not first.strip():
+        return
+    if binary(first[:65536]) or unlike_a_kernel_log(sample):
+        what = "binary data" if binary(first[:65536]) else "no line of it"
+        raise InputError(f"{told.name}: {what} looks like a kernel log, so nothing can be said about it")
 
 
 def _recognised(name: str, first: bytes, sample: str) -> str:
@@ -129,75 +120,6 @@ def _recognised(name: str, first: bytes, sample: str) -> str:
         what = "binary data" if binary(first[:65536]) else "not a log or tool output we know"
         raise InputError(f"{name}: {what}; if it is one of {', '.join(KINDS)}, say so with --kind")
     return found
-
-
-@contextmanager
-def _opened(file: Path, name: str) -> Iterator[tuple[BinaryIO, bytes]]:
-    """The stream, and the end of the file where it can be had cheaply: logs often begin with a banner."""
-    if str(file) == "-":
-        yield sys.stdin.buffer, b""
-        return
-    try:
-        with file.open("rb") as stream:
-            yield stream, _tail(stream)
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
-
-
-def _tail(stream: BinaryIO) -> bytes:
-    if not stream.seekable():
-        return b""
-    size = stream.seek(0, 2)
-    stream.seek(max(0, size - 65536))
-    tail = stream.read(65536) if size > BLOCK else b""
-    stream.seek(0)
-    return b"" if tail[:2] == b"\x1f\x8b" else tail.partition(b"\n")[2]
-
-
-def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The bytes, unpacked if they are gzip, a megabyte at a time."""
-    progress = _Progress(name)
-    raw = iter(lambda: stream.read(BLOCK), b"")
-    first = next(raw, b"")
-    source = chain([first], raw) if first else raw
-    if first[:2] == b"\x1f\x8b":
-        source = _unpacked(source, name)
-    for block in source:
-        progress.saw(len(block))
-        yield block
-    progress.end()
-
-
-def _unpacked(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
-    unzip = zlib.decompressobj(wbits=31)
-    try:
-        for block in packed:
-            while block:
-                if unzip.eof:  # rotated logs are often several gzip members in a row
-                    unzip = zlib.decompressobj(wbits=31)
-                if out := unzip.decompress(block, BLOCK):
-                    yield out
-                block = unzip.unconsumed_tail or unzip.unused_data
-    except zlib.error as error:
-        raise InputError(f"{name}: damaged gzip data ({error}); unpack it by hand to see what can be saved") from None
-
-
-class _Progress:
-    """A line on a terminal's stderr once reading takes longer than two seconds."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._begin, self._seen, self._shown = name, time.monotonic(), 0, 0.0
-
-    def saw(self, count: int) -> None:
-        self._seen += count
-        now = time.monotonic()
-        if now - self._begin > 2 and now - self._shown > 0.5 and sys.stderr.isatty():
-            self._shown = now
-            print(f"\r{self._name}: {self._seen / 1e6:,.0f} MB read", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._shown:
-            print(file=sys.stderr)
 
 
 def _kernel(told: Told, blocks: Iterator[bytes], catalog: Catalog, printer: Any) -> None:
@@ -269,7 +191,7 @@ def _whole(told: Told, blocks: Iterator[bytes], catalog: Catalog) -> None:
         size += len(block)
         if size > MOST_WHOLE:
             raise InputError(
-                f"{told.name}: more than {MOST_WHOLE >> 20} MB is not one {_NAMES[told.kind]}; cut it to one result"
+                f"{told.name}: more than {MOST_WHOLE >> 20} MB is not one {NAMES[told.kind]}; cut it to one result"
             )
         text.append(block)
     whole = b"".join(text).decode("utf-8", "replace")
@@ -285,117 +207,3 @@ def _row_of(f: Finding, text: str) -> Iterator[dict[str, Any]]:
     at = text.find(f.evidence[0][:80]) if f.evidence else -1
     if at >= 0:
         yield {"line": text.count("\n", 0, at) + 1, "code": f.code, "device": f.place.device, "severity": f.severity}
-
-
-def _report(told: list[Told], catalog: Catalog, *, as_json: bool, quiet: bool) -> bool:
-    """Print it; True if anything was found."""
-    diagnoses = diagnose(_one_node(told), catalog)
-    verdicts = [(t, t.verdict) for t in told if t.verdict is not None]
-    if as_json:
-        _print_json(diagnoses, verdicts, catalog)
-    elif not quiet:
-        _print_words(told, diagnoses, verdicts, catalog)
-    return bool(diagnoses) or any(v.blame is not Blame.UNKNOWN or v.because for _, v in verdicts)
-
-
-def _one_node(told: list[Told]) -> list[Finding]:
-    """Several outputs given together are about one node, unless their names say otherwise."""
-    names = {t.node for t in told if t.node}
-    only = names.pop() if len(names) == 1 else ""
-    every = [replace(f, place=Place(f.place.node or only, f.place.device)) for t in told for f in t.findings]
-    return [replace(f, id=f"/{number}") for number, f in enumerate(every, 1)]
-
-
-def _print_json(diagnoses: tuple[Diagnosis, ...], verdicts: list[tuple[Told, BlameVerdict]], catalog: Catalog) -> None:
-    for d in diagnoses:
-        print(json.dumps(_object(d, catalog), ensure_ascii=False))
-    for t, verdict in verdicts:
-        print(json.dumps(_object(_blamed(t, verdict), catalog) | {"blame": verdict.blame.value}, ensure_ascii=False))
-
-
-def _object(d: Diagnosis, catalog: Catalog) -> dict[str, Any]:
-    return {
-        "fault": d.fault,
-        "code": d.code,
-        "place": {"node": d.place.node, "device": d.place.device},
-        "severity": d.severity.name,
-        "when": d.when.value,
-        "action": _action(d, catalog),
-        "confidence": d.confidence,
-        "because": list(d.because),
-    }
-
-
-def _action(d: Diagnosis, catalog: Catalog) -> str:
-    row = catalog.code(d.code)
-    own = row.action if row and row.fault == d.fault else ""
-    return own or catalog.actions.get(d.fault, "")
-
-
-_BLAMED = {Blame.USER_CODE: "application-fault", Blame.UNKNOWN: "inform"}
-
-
-def _blamed(t: Told, verdict: BlameVerdict) -> Diagnosis:
-    """A job's log as an answer in the same shape. It can blame; it never treats a node."""
-    fault = _BLAMED.get(verdict.blame, "job-suspect")
-    because = verdict.because
-    return Diagnosis(
-        fault,
-        Place(t.node),
-        Severity.MONITOR,
-        When.IDLE,
-        verdict.confidence,
-        because,
-        0.0,
-        f"job.{verdict.blame.value}",
-        "job",
-    )
-
-
-def _print_words(
-    told: list[Told], diagnoses: tuple[Diagnosis, ...], verdicts: list[tuple[Told, BlameVerdict]], catalog: Catalog
-) -> None:
-    for d in diagnoses:
-        print("\n".join(_words(d, catalog)) + "\n")
-    for t, verdict in verdicts:
-        print("\n".join(_verdict_words(t, verdict)) + "\n")
-    for t in told:
-        sick = any(f.code and f.status is not Status.OK for f in t.findings) or t.verdict is not None
-        print(f"{t.name}: {_NAMES[t.kind]}, {t.lines:,} lines" + ("." if sick else ": nothing wrong found."))
-        for remark in t.remarks:
-            print(f"  note: {remark}")
-
-
-def _words(d: Diagnosis, catalog: Catalog) -> list[str]:
-    fault = catalog.faults.get(d.fault)
-    where = " ".join(part for part in (d.place.node, f"GPU {d.place.device}" if d.place.device else "") if part)
-    title = fault.title if fault else d.fault
-    lines = [
-        f"{where + ': ' if where else ''}{title}",
-        f"  {d.severity.name}, {_WHEN[d.when]}; {d.confidence:.0%} sure ({d.fault}, {d.code})",
-    ]
-    lines += [f"  {'why' if n == 0 else '   '}  {quote}" for n, quote in enumerate(d.because)]
-    if action := _action(d, catalog):
-        lines.append(f"  do   {action}")
-    return lines
-
-
-_WHEN = {When.NOW: "now", When.CHECKPOINT: "after the job has saved", When.IDLE: "when the node is idle"}
-_WHO = {
-    Blame.HARDWARE: "the hardware is to blame",
-    Blame.INFRASTRUCTURE: "the infrastructure (network, storage, set-up) is to blame",
-    Blame.USER_CODE: "the job's own code is to blame; no node needs treatment",
-    Blame.UNKNOWN: "nobody can be blamed from this log alone",
-}
-_NEXT = {
-    Blame.HARDWARE: "diagnose the kernel log of the node this rank ran on: sickbay diagnose <dmesg>",
-    Blame.INFRASTRUCTURE: "look at the network or storage named above, then restart the job",
-    Blame.USER_CODE: "fix the program; restarting it will fail the same way",
-    Blame.UNKNOWN: "look at the ranks that logged nothing, and at the kernel logs of their nodes",
-}
-
-
-def _verdict_words(t: Told, verdict: BlameVerdict) -> list[str]:
-    lines = [f"{t.name}: {_WHO[verdict.blame]} (blame: {verdict.blame.value}, {verdict.confidence:.0%} sure)"]
-    lines += [f"  {'why' if n == 0 else '   '}  {quote}" for n, quote in enumerate(verdict.because)]
-    return [*lines, f"  do   {_NEXT[verdict.blame]}"]
