@@ -24,7 +24,7 @@ from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
 STORM_S = 8 * 3600.0
-CALM_S = 40 * 3600.0
+CALM_S = 36 * 3600.0
 KINDS = (
     "gpu_lost_79", "gpu_lost_silent", "ecc_uncontained_95", "ecc_dbe_48", "ecc_contained_94", "row_remap_pending_63",
     "row_remap_failed_64", "sram", "gsp_119", "nvlink_74", "degrading", "load_only", "driver_hung", "dcgm_dead",
@@ -57,6 +57,7 @@ class Trial:
         self.run = SimRun(
             self.world, self._settings(), store=SwarmStore(MemoryStore(), self.mood), clock=self.clock,
             wrap=lambda door: SwarmPlatform(door, self.mood, self.world), leader=lambda: SwarmLeader(lock),
+            progress_s=120.0,
         )  # fmt: skip
         self.lock = lock
         self.judge = Judge(self.run)

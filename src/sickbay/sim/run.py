@@ -84,12 +84,12 @@ class SimRun:
     def __init__(
         self, world: World, settings: Settings, *, store: Store | None = None, catalog: Catalog | None = None,
         evidence_dir: Path | None = None, wrap: Callable[[Platform], Platform] | None = None,
-        leader: Callable[[], Leader] = SoloLeader, clock: Clock | None = None,
+        leader: Callable[[], Leader] = SoloLeader, clock: Clock | None = None, progress_s: float = 60.0,
     ) -> None:  # fmt: skip
         self.world, self.settings = world, settings
         self.catalog = catalog or load()
         self.store: Store = store or MemoryStore()
-        self.platform = SimulatedPlatform(world, evidence_dir=evidence_dir)
+        self.platform = SimulatedPlatform(world, evidence_dir=evidence_dir, progress_s=progress_s)
         self._door: Platform = wrap(self.platform) if wrap else self.platform
         self.mailbox = Mailbox()
         self._leader, self._clock = leader, clock or world.clock

@@ -1,0 +1,87 @@
+"""After the calm: every case has ended or rests with a person, no sickness is forgotten, every job moves."""
+
+from __future__ import annotations
+
+from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase
+from sickbay.sim.checkers.checker import Checker
+
+
+class EndsOrRests(Checker):
+    """After the calm every case has ended or rests with a person, and no visible sickness is forgotten."""
+
+    def end(self) -> None:
+        cases = {c.value.node: c.value for c in self.run.store.list(Case)}
+        for case in cases.values():
+            if not self._may_stay(case):
+                self.judge.complain(
+                    None, f"{case.id} is still {case.phase} after the calm ({case.refusal or 'no reason'})"
+                )
+            self._is_closed(case)
+        for name, node in self.world.nodes.items():
+            if name not in cases and node.present and node.serving() and not node.opted_out:
+                self._is_forgotten(name)
+
+    def _may_stay(self, case: Case) -> bool:
+        if case.phase is Phase.ESCALATED or case.held:
+            return True
+        node = self.world.nodes.get(case.node)
+        if case.phase is Phase.HOLDING:
+            return node is not None and bool(node.job)
+        return case.phase is Phase.WAITING and ("out already" in case.refusal or "breaker" in case.refusal)
+
+    def _is_closed(self, case: Case) -> None:
+        """An escalated node is cordoned, or an open notice says why not."""
+        node = self.world.nodes.get(case.node)
+        if case.phase is not Phase.ESCALATED or node is None or not node.present or node.cordoned or case.factor:
+            return
+        if not any(n.case == case.id for n in self.run.mailbox.notices):
+            self.judge.complain(None, f"{case.id} is escalated, {case.node} is open, and nobody was told")
+
+    def _is_forgotten(self, name: str) -> None:
+        if self.world.truly_healthy(name, ("nvidia-smi",)):
+            return
+        stored = self.run.store.get(NodeRecord, name)
+        leader = self.run.leader
+        watch = leader.records.ledger.watch_time if leader else 0.0
+        quiet = stored is not None and any(until > watch for until in stored.value.quiet.values())
+        if not quiet:
+            ailing = [a.kind.name for _, a in self.world.ailing(name)]
+            self.judge.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
+
+
+class JobsMove(Checker):
+    """After the calm no managed job waits although there is room for it, and none is lost."""
+
+    def end(self) -> None:
+        recoveries = {r.value.job: r.value for r in self.run.store.list(Recovery)}
+        for job in self.world.jobs.values():
+            ended = job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE, JobPhase.SUSPENDED)
+            if ended or job.live or not job.spec.managed:
+                continue
+            recovery = recoveries.get(job.id)
+            if recovery is None:
+                self._must_have_ended(job.id)
+            elif recovery.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
+                self._must_lack_room(job.id, recovery)
+            else:
+                self.judge.complain(None, f"{job.id} is {job.phase} and its recovery is stuck in {recovery.phase}")
+
+    def _must_have_ended(self, job: str) -> None:
+        ended = [r for r in self.run.store.history(Recovery, limit=1000) if r.job == job]
+        if not ended or ended[0].phase is not RecoveryPhase.FAILED:
+            self.judge.complain(None, f"{job} died and nobody looks after it")
+
+    def _must_lack_room(self, job: str, recovery: Recovery) -> None:
+        cases = {c.value.node for c in self.run.store.list(Case)}
+        free = [
+            n.name for n in self.world.nodes.values()
+            if n.present and n.serving() and not n.job and not n.stuck and n.name not in cases
+            and self._has_no_verdict(n.name) and n.name not in recovery.suspects
+        ]  # fmt: skip
+        stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
+        if len(free) >= len(self.world.jobs[job].spec.nodes) and not stuck:
+            self.judge.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
+
+    def _has_no_verdict(self, name: str) -> bool:
+        stored = self.run.store.get(NodeRecord, name)
+        return stored is None or not (stored.value.latched or stored.value.lemon)

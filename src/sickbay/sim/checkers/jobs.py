@@ -1,0 +1,98 @@
+"""What happens to jobs: placed on good nodes, one live attempt, not stopped while they progress, trusted data."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from sickbay.model import Case
+from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.world import Fact
+
+if TYPE_CHECKING:
+    from sickbay.sim.checkers import Judge
+
+
+class PlacedSafely(Checker):
+    """We place no job on a node with an open case or a mark, and never a second attempt beside a live one."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._live: dict[str, int] = {}
+
+    def fact(self, fact: Fact) -> None:
+        d = fact.detail
+        if fact.kind == "job-end":
+            self._live.pop(str(d["job"]), None)
+        if fact.kind != "place":
+            return
+        job = str(d["job"])
+        if job in self._live:
+            self.judge.complain(fact, f"{job} attempt {d['attempt']} placed while attempt {self._live[job]} lives")
+        self._live[job] = int(d["attempt"])
+        if d["by"] in ("owner", "scheduler"):
+            return
+        cases = {c.value.node: c.value for c in self.run.store.list(Case)}
+        for name in str(d["nodes"]).split(","):
+            case = cases.get(name)
+            if self.world.nodes[name].mark:
+                self.judge.complain(
+                    fact, f"{job} placed on {name}, which carries the mark {self.world.nodes[name].mark}"
+                )
+            elif case is not None and self._was_open(case, fact):
+                self.judge.complain(fact, f"{job} placed on {name}, which has the open case {case.id}")
+
+    def _was_open(self, case: Case, fact: Fact) -> bool:
+        """Opened before the placement, by the order of the log: a case that the placement itself woke is not one."""
+        return case.journal[0].at < fact.t - 1.0 and not case.factor
+
+
+class HealthyJobsRun(Checker):
+    """We stop no job that makes progress, except by a drain; and restart within the limit, counted on the truth."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._hurt: set[str] = set()
+        self._saved: dict[str, int] = {}
+        self._barren: dict[str, int] = defaultdict(int)
+
+    def fact(self, fact: Fact) -> None:
+        d = fact.detail
+        job = str(d.get("job", ""))
+        if fact.kind in ("ranks-dead", "ranks-hung", "watchdog"):
+            self._hurt.add(job)
+        if fact.kind == "job-end":
+            self._judge_end(fact, job)
+        if fact.kind == "place":
+            self._hurt.discard(job)
+            self._judge_place(fact, job)
+
+    def _judge_end(self, fact: Fact, job: str) -> None:
+        why = str(fact.detail["why"])
+        if why.startswith(f"stopped by {job}#") and job not in self._hurt:
+            self.judge.complain(fact, f"{job} was stopped by us at step {fact.detail['step']} while it made progress")
+
+    def _judge_place(self, fact: Fact, job: str) -> None:
+        newest = max((c.step for c in self.world.jobs[job].checkpoints), default=-1)
+        if fact.detail["by"] in ("owner", "scheduler"):
+            self._barren[job] = 0
+        else:
+            self._barren[job] = 0 if newest > self._saved.get(job, -1) else self._barren[job] + 1
+        self._saved[job] = max(newest, self._saved.get(job, -1))
+        limit = self.run.settings.jobs.barren_limit
+        if self._barren[job] >= limit:
+            self.judge.complain(fact, f"{job} was restarted {self._barren[job]} times without a new checkpoint")
+
+
+class Trustworthy(Checker):
+    """After memory corruption no job goes on from a checkpoint that was written after it."""
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "corrupt-restart" and not self._was_quiet(str(fact.detail["job"])):
+            self.judge.complain(fact, f"{fact.detail['job']} went on from a corrupted checkpoint")
+
+    def _was_quiet(self, job: str) -> bool:
+        """Silent corruption prints nothing: no line could have told us."""
+        return any(
+            a.effect == "corrupt_quietly" for name in self.world.jobs[job].nodes for _, a in self.world.ailing(name)
+        )

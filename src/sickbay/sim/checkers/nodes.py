@@ -1,0 +1,140 @@
+"""What happens to nodes: treated safely, within limits, returned well, left as found, climbing, evidence first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from sickbay.core.admit import room
+from sickbay.model import Case, Phase
+from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.world import Fact
+
+if TYPE_CHECKING:
+    from sickbay.sim.checkers import Judge
+
+
+PERSONS = frozenset({"RETRIED", "EXAMINED", "CANCELLED", "REJOINED"})
+
+
+class TreatedSafely(Checker):
+    """No treatment of a node that is not cordoned by its case and drained; never twice for one action."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._keys: dict[str, int] = defaultdict(int)
+        self._boots: dict[str, str] = {}
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind != "treat-start":
+            return
+        key, d = str(fact.detail["key"]), fact.detail
+        self._keys[key] += 1
+        if self._keys[key] > 1:
+            self.judge.complain(fact, f"{key} was carried out {self._keys[key]} times on {fact.node}")
+        if d["mark"] != key.rsplit("/", 1)[0] or not d["cordoned"]:
+            self.judge.complain(fact, f"{d['verb']} of {fact.node} by {key}, but its mark is {d['mark'] or 'none'}")
+        if d["jobs"] != "-" and d["ready"]:
+            self.judge.complain(fact, f"{d['verb']} of {fact.node} while {d['jobs']} lives on it")
+
+
+class WithinLimits(Checker):
+    """Nodes that were in service when we closed them never exceed the limits."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._taken: dict[str, str] = {}
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind != "cordon":
+            return
+        node = self.world.nodes[fact.node]
+        self._taken = {n: c for n, c in self._taken.items() if self.world.nodes[n].mark == c}
+        up = node.ready and not node.others and not node.gate
+        if up and self._taken.get(fact.node) != fact.detail["case"]:
+            self._taken[fact.node] = str(fact.detail["case"])
+            self._count(fact)
+
+    def _count(self, fact: Fact) -> None:
+        node, policy = self.world.nodes[fact.node], self.run.settings.policy_for(self.world.nodes[fact.node].pool)
+        scopes = (("fleet", lambda n: True, policy.max_out_fleet),
+                  ("pool", lambda n: n.pool == node.pool, policy.max_out),
+                  ("rack", lambda n: n.rack == node.rack, policy.max_out_rack))  # fmt: skip
+        for scope, belongs, limit in scopes:
+            members = [n for n in self.world.nodes.values() if belongs(n)]
+            taken = [n.name for n in members if n.name in self._taken]
+            if len(taken) > room(limit, len(members)):
+                self.judge.complain(fact, f"{len(taken)} nodes of the {scope} taken out ({', '.join(taken)}), too many")
+
+
+class ReturnedWell(Checker):
+    """A returned node passes every check it was verified with, on the truth at that moment."""
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "release" and not fact.detail["cancel"] and not fact.detail["healthy"]:
+            ailing = [a.kind.name for _, a in self.world.ailing(fact.node)]
+            self.judge.complain(
+                fact, f"{fact.node} returned by {fact.detail['case']} though it has {', '.join(ailing)}"
+            )
+
+
+class LeftAsFound(Checker):
+    """DISMISSED and DEFERRED leave no mark; a resolved case neither."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._seen: set[str] = set()
+
+    def moment(self) -> None:
+        for case in self.judge.ended:
+            if case.id in self._seen:
+                continue
+            self._seen.add(case.id)
+            node = self.world.nodes.get(case.node)
+            if node is not None and node.mark == case.id and node.present:
+                self.judge.complain(None, f"{case.id} ended {case.phase} and left its mark on {case.node}")
+
+
+class Climbs(Checker):
+    """One ailment does not get the same treatment again and again: a relapse starts higher."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._given: dict[tuple[str, str], int] = defaultdict(int)
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind != "treat-start":
+            return
+        for _, ailment in self.world.ailing(fact.node):
+            key = (f"{self.world.nodes[fact.node].instance}/{ailment.id}", str(fact.detail["verb"]))
+            self._given[key] += 1
+            retried = self._retries(fact.node)
+            if self._given[key] > 3 + retried:
+                self.judge.complain(
+                    fact, f"{fact.node} got {key[1]} {self._given[key]} times for one {ailment.kind.name}"
+                )
+
+    def _retries(self, node: str) -> int:
+        """A person who says retry, examine or abort asks for it again."""
+        cases = [
+            *self.run.store.history(Case, node=node),
+            *(c.value for c in self.run.store.list(Case) if c.value.node == node),
+        ]
+        return sum(e.event in PERSONS for c in cases for e in c.journal)
+
+
+class EvidenceFirst(Checker):
+    """Nothing is treated before its evidence was collected, or the try was given up."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._visited: set[str] = set()
+
+    def moment(self) -> None:
+        for stored in self.run.store.list(Case):
+            if any(phase == Phase.COLLECTING.value for phase, _ in stored.value.timeline):
+                self._visited.add(stored.value.id)
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "treat-start" and str(fact.detail["key"]).rsplit("/", 1)[0] not in self._visited:
+            self.judge.complain(fact, f"{fact.detail['key']} treated {fact.node} before its evidence was collected")

@@ -1,0 +1,118 @@
+"""What people rely on: an uncordon and a hold are obeyed, time-outs are fair, numbers and notices not repeated."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from sickbay.core import machine
+from sickbay.model import Case, Phase
+from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.world import Fact
+
+if TYPE_CHECKING:
+    from sickbay.sim.checkers import Judge
+
+
+class PersonObeyed(Checker):
+    """A node that a person uncordoned is not taken again, nor treated, by the same case."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._freed: dict[str, str] = {}
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "person" and fact.detail.get("act") == "uncordon":
+            mark = self._case_held(fact.node)
+            if mark:
+                self._freed[fact.node] = mark
+        if fact.kind == "cordon" and self._freed.get(fact.node) == fact.detail["case"]:
+            self.judge.complain(fact, f"{fact.detail['case']} took {fact.node} again after a person uncordoned it")
+        if fact.kind == "treat-start" and self._freed.get(fact.node) == str(fact.detail["key"]).rsplit("/", 1)[0]:
+            self.judge.complain(fact, f"{fact.detail['key']} treated {fact.node} after a person uncordoned it")
+
+    def _case_held(self, node: str) -> str:
+        """The case that had been told its cordon was done: before that, the uncordon may have come first."""
+        for case in self.judge.open:
+            if case.node == node and case.cordon_version and case.phase not in (Phase.CORDONING, Phase.RETURNING):
+                return case.id
+        return ""
+
+
+class HoldObeyed(Checker):
+    """From the pass that heard a hold until its release, the case sends nothing new."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._held: set[str] = set()
+        self._did: list[tuple[Fact, str]] = []
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind in ("treat-start", "cordon", "drain"):
+            case = str(fact.detail.get("case") or str(fact.detail.get("key")).rsplit("/", 1)[0])
+            self._did.append((fact, case))
+
+    def moment(self) -> None:
+        """Held before this turn and still held after it: nothing may have been done in between."""
+        held = {c.value.id for c in self.run.store.list(Case) if c.value.held or c.value.paused}
+        for fact, case in self._did:
+            if case in self._held and case in held:
+                self.judge.complain(fact, f"{fact.kind} of {fact.node} although {case} was held")
+        self._held, self._did = held, []
+
+
+class TimedFairly(Checker):
+    """A phase that timed out truly lasted as long as its setting: no clock jump or outage makes anything late."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._entered: dict[tuple[str, int], tuple[float, str]] = {}
+
+    def moment(self) -> None:
+        recent = [*self.judge.ended, *self.judge.open]
+        for case in recent:
+            key = (case.id, case.step)
+            if key in self._entered:
+                continue
+            self._entered[key] = (self.world.now, case.phase.value)
+            last = case.journal[-1] if case.journal else None
+            if last is not None and last.event == "TIMED_OUT" and last.step == case.step:
+                self._judge(case)
+
+    def _judge(self, case: Case) -> None:
+        before = self._entered.get((case.id, case.step - 1))
+        setting = machine.DEADLINE_OF.get(Phase(before[1])) if before else None
+        if before is None or setting is None:
+            return
+        due = float(getattr(self.run.settings.policy_for(case.pool), setting))
+        lasted = self.world.now - before[0]
+        if lasted < 0.9 * due - 30.0:
+            self.judge.complain(None, f"{case.id} timed out in {before[1]} after {lasted:.0f} of {due:.0f} seconds")
+
+
+class NumberedOnce(Checker):
+    """A case number is never used again, and no node has two open cases."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._opened: dict[str, float] = {}
+
+    def moment(self) -> None:
+        for case in self.judge.open:
+            first = self._opened.setdefault(case.id, case.opened_at)
+            if first != case.opened_at:
+                self.judge.complain(None, f"{case.id} was used for two cases")
+                self._opened[case.id] = case.opened_at
+
+
+class ToldOnce(Checker):
+    """Nobody is told the same thing over and over: one notice has one key, and a flapping node does not flood."""
+
+    def end(self) -> None:
+        flaps: dict[str, int] = defaultdict(int)
+        for case in self.run.store.history(Case, limit=10_000):
+            dismissed = case.phase is Phase.DISMISSED and not case.cancelled
+            flaps[case.node] += dismissed and not case.newcomer
+        for node, count in flaps.items():
+            if count > 12:
+                self.judge.complain(None, f"{node} had {count} cases that went away by themselves")
