@@ -30,7 +30,7 @@ from sickbay.settings import Settings
 
 log = logging.getLogger(__name__)
 
-NEAR_PERIODS = 5  # a deadline nearer than this many idle periods is watched closely
+NEAR_PERIODS = 2  # a deadline nearer than this many idle periods is watched closely
 
 
 class Controller:

@@ -57,7 +57,7 @@ class Trial:
         self.run = SimRun(
             self.world, self._settings(), store=SwarmStore(MemoryStore(), self.mood), clock=self.clock,
             wrap=lambda door: SwarmPlatform(door, self.mood, self.world), leader=lambda: SwarmLeader(lock),
-            progress_s=120.0,
+            progress_s=90.0,
         )  # fmt: skip
         self.lock = lock
         self.judge = Judge(self.run)
