@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sickbay.checks import dcgm_diag
+from sickbay.checks.dcgm_errors import errors
 from sickbay.checks.signs import Ask, Reading
 from sickbay.model import Status
 from tests.checks import samples
@@ -91,3 +92,12 @@ def test_no_recorded_result_condemns_a_gpu() -> None:
     for file in files:
         for sign in dcgm_diag.signs(file.read_text()):
             assert sign.status in (Status.UNKNOWN, Status.DEGRADED), (file.name, sign)
+
+
+def test_every_error_number_has_one_name_and_blind_ones_never_treat() -> None:
+    known = errors()
+    assert sorted(known.names) == list(range(1, 112))
+    assert known.names[80] == "DCGM_FR_ROW_REMAP_FAILURE"
+    assert not known.blind & known.settings
+    assert {"DCGM_FR_INTERNAL", "DCGM_FR_GRAPHICS_PROCESSES"} <= known.blind
+    assert "DCGM_FR_PERSISTENCE_MODE" in known.settings

@@ -15,7 +15,11 @@ from sickbay.model import Status
 from tests.checks import samples as recorded
 
 NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,12}", fullmatch=True)
-LABELS = st.dictionaries(NAMES, st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12), max_size=4)
+LABELS = st.dictionaries(
+    NAMES.filter(lambda name: not name.startswith("__")),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12),
+    max_size=4,
+)
 VALUES = st.one_of(st.floats(), st.integers(-(2**63), 2**63))
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sickbay.catalog.blame import PATTERNS, BlameRule
+from sickbay.catalog.reading import read_catalog, shipped
 from sickbay.core.blame import SURE, blame
+from sickbay.errors import ConfigError
 from sickbay.model import Blame
 from tests.checks import samples
+from tests.diagnose.builders import CATALOG
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/ann/train.py", line {line}, in <module>
@@ -111,3 +117,39 @@ def test_the_recorded_job_logs_are_blamed_well_and_no_user_bug_is_hardware(capsy
     assert not any(said == "hardware" and truth != "hardware" for truth, said in table)
     right = sum(n for (truth, said), n in table.items() if truth == said)
     assert right >= 0.9 * table.total()
+
+
+def test_the_verdict_comes_from_the_table_it_is_given() -> None:
+    mine = BlameRule("coffee machine", Blame.INFRASTRUCTURE, 0.8, "a test")
+    table = replace(CATALOG.blame, rules=(mine,), hardware_xids=frozenset({13}))
+    assert blame(["the coffee machine is broken"], table).blame is Blame.INFRASTRUCTURE
+    assert blame(["NVRM: Xid (PCI:0000:3b:00): 13, x"], table).blame is Blame.HARDWARE
+    assert blame(["the coffee machine is broken"]).blame is Blame.UNKNOWN
+
+
+def test_every_pattern_of_the_shipped_table_is_one_and_cites_its_source() -> None:
+    table = CATALOG.blame
+    assert len(table.rules) > 20
+    for text in (*(rule.pattern for rule in table.rules), *(getattr(table, name) for name in PATTERNS)):
+        re.compile(text)
+    assert all(rule.source for rule in table.rules)
+    assert not table.hardware_xids & table.application_xids
+
+
+def test_no_xid_that_blames_hardware_is_an_application_fault_in_the_catalog() -> None:
+    faults = {number: CATALOG.fault_of(f"xid.{number}") for number in CATALOG.blame.hardware_xids}
+    assert [n for n, fault in faults.items() if fault is None or fault.kind == "application"] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ('[[rules]]\npattern = "x"\nblame = "aliens"\nweight = 0.5\nsource = "plan"', "blame"),
+        ('[[rules]]\npattern = "x"\nblame = "hardware"\nweight = 1.5\nsource = "plan"', "weight"),
+        ('[[rules]]\npattern = "x"\nblame = "hardware"\nweight = 0.5', "source"),
+        ('[[rules]]\npattern = "x"\nblame = "hardware"\nweight = 0.5\nsource = "plan"\ncolour = 1', "colour"),
+    ],
+)
+def test_a_broken_row_of_the_table_is_refused_in_plain_words(wrong: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"blame.toml: .*{says}"):
+        read_catalog(lambda file: shipped(file) + (f"\n{wrong}\n" if file == "blame.toml" else ""))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from sickbay.catalog.blame import BlameTable
 from sickbay.errors import ConfigError
 from sickbay.model import Fault, Rung, Severity, Verb, When
 
@@ -42,6 +43,8 @@ class Code:
     title: str = ""  # a few words for people
     confirm: int = 0  # overrides the fault's; 0 = the fault's
     variants: tuple[Variant, ...] = ()  # first that fits wins
+    number: int = 0  # in the vendor's own list, where it has one and prints it
+    reading: str = ""  # what the instrument's report of it is worth: "" as it says, "blind" nothing, "setting" a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Catalog:
     version: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
     actions: Mapping[str, str] = field(default_factory=dict)  # fault -> what Sickbay does about it, in words
+    blame: BlameTable = field(default_factory=BlameTable)  # what a job's log says about who is to blame
 
     def code(self, code: str) -> Code | None:
         return self.codes.get(code)

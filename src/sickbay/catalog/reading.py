@@ -15,6 +15,7 @@ from importlib import resources
 from typing import Any
 
 from sickbay.catalog import ANY_STATUS, Catalog, Code, NvlinkSub, Profile, Variant
+from sickbay.catalog.blame import read_blame
 from sickbay.catalog.rows import Row
 from sickbay.errors import ConfigError
 from sickbay.model import TREATMENTS, Fault, Rung, Severity, Verb, When
@@ -29,10 +30,12 @@ FILES = (
     "signs.toml",
     "nvlink5.toml",
     "profiles.toml",
+    "blame.toml",
 )
 KINDS = ("hardware", "infrastructure", "application", "instrument", "configuration", "inform")
 CLEARED_BY = re.compile(r"reset|boot|operator|pass:[a-z0-9][a-z0-9-]*")
 FIRST_RUNG = {Severity.RESET: Verb.RESET_GPU, Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
+READINGS = {"blind": "blind", "setting": "setting"}
 FALLBACK = "inform"  # what a code without a row is
 
 SEVERITIES: Mapping[str, Severity] = {member.name: member for member in Severity}
@@ -66,6 +69,7 @@ def read_catalog(read: Callable[[str], str] = shipped) -> Catalog:
         nvlink5=tuple(_nvlink5(files["nvlink5.toml"], sources)),
         version=hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:12],
         actions=actions,
+        blame=read_blame(Row("blame.toml", "blame", files["blame.toml"]), lambda row: _cited(row, "source", sources)),
     )
 
 
@@ -201,6 +205,8 @@ def _code(row: Row, faults: Mapping[str, Fault], actions: Mapping[str, str], sou
         vendor_action=row.text("vendor_action", ""),
         title=row.text("title"),
         confirm=row.whole("confirm", 0),
+        number=row.whole("number", 0),
+        reading=row.word("reading", READINGS) if "reading" in row.data else "",
     )
     variants = row.data.get("variants")
     return replace(code, variants=_variants(row, code, variants, faults, actions)) if variants else code

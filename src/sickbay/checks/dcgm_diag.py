@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sickbay.checks.dcgm_errors import BLIND, CONFIG, CONFIGURATION, MONITOR, NAMES, UNNAMED, UNSURE
+from sickbay.checks.dcgm_errors import CONFIG, MONITOR, UNNAMED, UNSURE, errors
 from sickbay.checks.signs import Ask, Reading, Sign, quote, unusable
 from sickbay.model import Status
 from sickbay.ports import Host
@@ -171,9 +171,9 @@ def _sign(result: Result, warning: dict[str, Any]) -> Sign:
 
 def _status(name: str, level: object, result: Result) -> Status | None:
     """None: as bad as the catalog says. A warning beside a Pass is only something to watch."""
-    if name in CONFIGURATION or level == CONFIG:
+    if name in errors().settings or level == CONFIG:
         return Status.DEGRADED
-    if name in BLIND:
+    if name in errors().blind:
         return Status.UNKNOWN
     if result.status in ("pass", "skip", "warn") or level == MONITOR:
         return Status.DEGRADED
@@ -203,8 +203,8 @@ _WORDS = (
 
 def _name(warning: dict[str, Any], text: str) -> str:
     number = warning.get("error_id")
-    if isinstance(number, int) and number in NAMES:
-        return NAMES[number]
+    if isinstance(number, int) and number in errors().names:
+        return errors().names[number]
     return next((name for pattern, name in _WORDS if pattern.search(text)), UNNAMED)
 
 

@@ -80,13 +80,13 @@ def read(
         while len(first) < 4096 and (more := next(rest, b"")):
             first += more
         sample = (first[:BLOCK] + b"\n" + tail).decode("utf-8", "replace")
-        told = Told(name, kind or _recognised(name, first, sample), node)
+        told = Told(name, kind or _recognised(name, first, sample, catalog), node)
         everything = chain([first], rest)
         if told.kind == "kernel":
             _kernel(told, everything, catalog, _printer(told, catalog, named) if print_lines else None)
-            _doubt(told, first, sample, given=bool(kind))
+            _doubt(told, first, sample, catalog, given=bool(kind))
         elif told.kind == "joblog":
-            _job(told, everything)
+            _job(told, everything, catalog)
         else:
             _whole(told, everything, catalog)
         if print_lines and told.kind != "kernel":
@@ -94,11 +94,11 @@ def read(
     return told
 
 
-def _doubt(told: Told, first: bytes, sample: str, *, given: bool) -> None:
+def _doubt(told: Told, first: bytes, sample: str, catalog: Catalog, *, given: bool) -> None:
     """Was that a kernel log at all, and whose was it? Lines without any prefix may have been pasted from a job's log:
     nobody can tell, so the question a job's log would be asked is answered besides."""
     if told.findings and not given and 1 < told.lines <= MOST_PASTED and unprefixed(sample):
-        told.beside = blame(sample.splitlines())
+        told.beside = blame(sample.splitlines(), catalog.blame)
         told.remarks.append("no line says who wrote it; if it comes from a job's log, read it with --kind joblog")
     if told.findings or not first.strip():
         return
@@ -107,13 +107,13 @@ def _doubt(told: Told, first: bytes, sample: str, *, given: bool) -> None:
         raise InputError(f"{told.name}: {what} looks like a kernel log, so nothing can be said about it")
 
 
-def _recognised(name: str, first: bytes, sample: str) -> str:
+def _recognised(name: str, first: bytes, sample: str, catalog: Catalog) -> str:
     if not first.strip():
         raise InputError(f"{name}: empty, so there is nothing to judge")
     found = kind_of(sample)
     unsure = not found and not binary(first[:65536])
     if (
-        unsure and blame(sample.splitlines()[-2000:]).blame is not Blame.UNKNOWN
+        unsure and blame(sample.splitlines()[-2000:], catalog.blame).blame is not Blame.UNKNOWN
     ):  # no shape we know, but it tells a story
         found = "joblog"
     if not found:
@@ -173,9 +173,9 @@ def _print_rows(told: Told, named: bool) -> None:
         _print_row(told, named, row["line"], row["code"], row["device"], row["severity"])
 
 
-def _job(told: Told, blocks: Iterator[bytes]) -> None:
+def _job(told: Told, blocks: Iterator[bytes], catalog: Catalog) -> None:
     lines = job_log.last_lines(block.decode("utf-8", "replace") for block in blocks)
-    told.lines, told.verdict = len(lines), blame(lines)
+    told.lines, told.verdict = len(lines), blame(lines, catalog.blame)
     for quote in told.verdict.because:
         at = next((n for n, line in enumerate(lines, 1) if quote[:120] in line), 0)
         if at:

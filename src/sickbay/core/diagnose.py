@@ -286,6 +286,7 @@ def _sequence(f: Finding) -> int:
 
 def _because(group: Sequence[_Read]) -> tuple[str, ...]:
     quoted = [quote for r in group for quote in r.finding.evidence] or [r.finding.reason for r in group]
-    counted = [f"{r.finding.count} such lines" for r in group if r.finding.count > max(3, len(r.finding.evidence))]
+    many = [f for r in group if (f := r.finding).count > max(3, len(f.evidence))]
+    counted = [f"{f.count:,} such lines in all" for f in many]
     notes = [note for r in group for note in r.notes]
     return tuple(dict.fromkeys([*quoted[: MOST_QUOTES - 2], *counted, *notes]))[:MOST_QUOTES]
