@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
+from sickbay.catalog import ANY_STATUS, NvlinkSub
 from sickbay.core.diagnose import diagnose
-from sickbay.model import Severity, Status
+from sickbay.model import Diagnosis, Severity, Status
 from tests.diagnose.builders import CATALOG, brief, kernel, of, seen, xid
 
 REMAP = "Row Remapper: New row (0x1) marked for remapping, reset gpu to activate."
@@ -129,14 +131,59 @@ def test_an_unknown_code_is_watched_and_says_so() -> None:
     assert any("not in the catalog" in why for why in told.because)
 
 
-def test_an_nvlink_error_is_decoded_and_an_unknown_driver_means_the_milder_reading() -> None:
-    # These words mean RLW_CTRL's harmless software flag to one driver generation and a lost link to none.
+def test_an_nvlink_error_is_decoded_by_its_bits() -> None:
     fatal = xid(144, "SAW_MVB Fatal XC0 i0 Link 00 (0x00000001 0x00000002 0x00000000 0x00000000)")
     harmless = xid(144, "SAW_MVB Nonfatal XC0 i0 Link 00 (0x00000001 0x00000004 0x00000000 0x00000000)")
     assert [d.fault for d in of(fatal)] == ["nvlink-error"]
     assert [d.severity for d in of(harmless)] == [Severity.MONITOR]
-    loading = "[1.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  590.48.01  Thu"
-    assert [d.fault for d in of(loading, fatal)] == ["nvlink-error"]
+
+
+def loading(driver: str) -> str:
+    return f"[1.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {driver}  Thu"
+
+
+def sub(severity: Severity, old: int, new: int) -> NvlinkSub:
+    """A row of the decode table: these low bits mean this, to each of the two driver generations."""
+    before, after = (f"{'-' * 24}{word:08b}" for word in (old, new))
+    return NvlinkSub(145, "RLW_X", before, after, ANY_STATUS, severity, severity > Severity.MONITOR, severity.name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(Severity.RESET, Severity.MONITOR), (Severity.MONITOR, Severity.RESET)], ids=lambda s: s.name
+)
+def test_where_the_driver_decides_and_is_unknown_the_milder_reading_is_taken_and_said(
+    old: Severity, new: Severity
+) -> None:
+    """The same word is 0x7 to one generation and to the other; the shipped table has no such word today."""
+    table = replace(CATALOG, nvlink5=(sub(old, old=0x7, new=0x8), sub(new, old=0x9, new=0x7)))
+    line = xid(145, "RLW_X Fatal XC0 i0 Link 00 (0x00000007 0x00000001 0x0 0x0)")
+
+    def read(*lines: str) -> Diagnosis:
+        (told,) = diagnose(kernel(*lines), table)
+        return told
+
+    assert read(loading("570.124.06"), line).severity is old
+    assert read(loading("590.48.01"), line).severity is new
+    unknown = read(line)
+    assert unknown.severity is Severity.MONITOR
+    assert any("driver version unknown" in why for why in unknown.because)
+    milder = read(loading("570.124.06" if old is Severity.MONITOR else "590.48.01"), line)
+    assert unknown.confidence < milder.confidence
+    assert not any("driver version unknown" in why for why in milder.because)
+
+
+def test_the_shipped_decode_table_never_leaves_the_reading_to_the_driver() -> None:
+    """If a later table does, `driver unknown` becomes a daily matter: then this test says where to look."""
+    for row, other in product(CATALOG.nvlink5, repeat=2):
+        if (
+            row.xid == other.xid
+            and row.severity != other.severity
+            and set(row.unit.split("/")) & set(other.unit.split("/"))
+        ):
+            clash = all(
+                "-" in bits or bits[0] == bits[1] for bits in zip(row.pattern_v1, other.pattern_v2, strict=True)
+            )
+            assert not clash, (row, other)
 
 
 def test_the_worst_comes_first_with_its_quoted_lines() -> None:
