@@ -226,12 +226,14 @@ def _never_down(old: Any) -> Any:
 
 RULES: list[tuple[Callable[[], None], str, Removed]] = [
     (test_lesson_01_case_numbers_never_repeat_so_every_illness_gets_a_treatment_of_its_own, "numbers are reused",
-     both(wrapped("core.triage", "open_case", _no_number), wrapped("stores.memory", "MemoryStore.create", _forgets_ids))),
+     both(wrapped("core.triage", "open_case", _no_number),
+          wrapped("stores.memory", "MemoryStore.create", _forgets_ids))),
     (test_lesson_02_a_flapping_check_opens_no_more_cases_than_may_be_believed, "flaps are believed for ever",
      wrapped("core.triage", "may_clear", lambda old: lambda *a: True)),
     (test_lesson_03_a_latched_sickness_is_not_forgotten_when_its_case_was_deferred, "only new findings open cases",
      wrapped("core.triage", "openable", _only_new)),
-    (test_lesson_04_a_used_up_ladder_rests_with_a_person_and_is_not_examined_in_circles, "used up is mistaken for empty",
+    (test_lesson_04_a_used_up_ladder_rests_with_a_person_and_is_not_examined_in_circles,
+     "used up is mistaken for empty",
      rule("core.phases", Phase.QUEUED, _looks_empty)),
     (test_lesson_05_no_jump_of_a_clock_makes_anything_time_out, "deadlines by the wall clock",
      wrapped("controller.loop", "Controller._now", _by_wall)),

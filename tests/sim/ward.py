@@ -1,7 +1,7 @@
 """A small simulated fleet with the real brain, a door that a scenario can bend, and the Judge looking on.
 
-Scenarios arrange on purpose what the seeds meet by chance. The world's truth (log, hardware, marks) is the evidence; the
-controller's records are read only to know when to act.
+Scenarios arrange on purpose what the seeds meet by chance. The world's truth (log, hardware, marks) is the evidence;
+the controller's records are read only to know when to act.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sickbay.model import (
     RecoveryPhase,
     Verb,
 )
-from sickbay.ports import Platform
+from sickbay.ports import Platform, Store
 from sickbay.settings import JobPolicy, Limit, Policy, Settings
 from sickbay.sim.checkers import Judge
 from sickbay.sim.faults import Ailment, kinds
@@ -55,7 +55,7 @@ def a_policy(**changes: Any) -> Policy:
 
 
 class Door:
-    """The simulated platform, where a scenario may stand in the way of one verb, delay what is told, or show an old view."""
+    """The simulated platform, which a scenario may bend: one verb, what is told late, an old first view."""
 
     def __init__(self, door: Platform, world: World) -> None:
         self._door, self._world = door, world
@@ -107,15 +107,13 @@ def _object(change: Change) -> str:
 class WardRun(SimRun):
     """As SimRun, with a crew of the scenario's choice."""
 
-    crew: Callable[[], Crew] = InlineCrew
+    make_crew: Callable[[], Crew] = InlineCrew
 
     def _controller(self) -> Controller:
         return Controller(
             self._door, self.store, self.catalog, self.settings, self._clock, self._leader(),
-            Outbox([self.mailbox]), type(self).crew() if self.make_crew is None else self.make_crew(),
+            Outbox([self.mailbox]), self.make_crew(),
         )  # fmt: skip
-
-    make_crew: Callable[[], Crew] | None = None
 
 
 class Ward:
@@ -123,7 +121,7 @@ class Ward:
 
     def __init__(
         self, nodes: int = 10, *, policy: Policy | None = None, jobs: JobPolicy | None = None, brains: int = 1,
-        store: Any = None, crew: Callable[[], Crew] | None = None, **world: Any,
+        store: Store | None = None, crew: Callable[[], Crew] = InlineCrew, **world: Any,
     ) -> None:  # fmt: skip
         quiet: dict[str, Any] = {"silent_failure": 0.0, "reboot_hangs": 0.0, "part_returns": 0.0}
         self.world = World(11, nodes, **{**quiet, **world})
@@ -253,4 +251,5 @@ def names(first: int, count: int) -> tuple[str, ...]:
 
 def _values(world: World, node: str, gpu: int) -> dict[str, Any]:
     part = world.nodes[node].gpus[gpu]
-    return {"pid": 4711, "link": 3, "addr": 4096, "pci": part.pci, "serial": part.serial, "uuid": part.uuid, "index": gpu}
+    named = {"pci": part.pci, "serial": part.serial, "uuid": part.uuid, "index": gpu}
+    return {"pid": 4711, "link": 3, "addr": 4096, **named}

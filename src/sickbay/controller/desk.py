@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
@@ -49,9 +49,11 @@ class Desk(Asking):
     kind = "node"
 
     def __init__(
-        self, view: View, records: Records, catalog: Catalog, settings: Settings, verbs: frozenset[Verb]
-    ) -> None:
+        self, view: View, records: Records, catalog: Catalog, settings: Settings, verbs: frozenset[Verb],
+        look: Callable[[str], Node | None],
+    ) -> None:  # fmt: skip
         super().__init__()
+        self._look = look
         self._view, self._records, self._catalog, self._settings, self._verbs = view, records, catalog, settings, verbs
         self.ledger: Ledger = records.ledger
         self._commands: dict[str, list[Command]] = defaultdict(list)
@@ -230,11 +232,21 @@ class Desk(Asking):
         return known is None or now.watch >= triage.settles_at(case, known.value, policy)
 
     def _request(self, case: Case, verb: Verb, policy: Policy, now: Now) -> admission.Request:
-        node = self._view.nodes.get(case.node)
+        node = self._fresh(case.node) if case.phase is Phase.WAITING else self._view.nodes.get(case.node)
         return admission.request_of(
             case, node, verb, when=triage.urgency(case, node), severity=triage.severity(case),
             in_window=is_open(policy.windows, now.wall), alive=self._is_busy(node),
         )  # fmt: skip
+
+    def _fresh(self, name: str) -> Node | None:
+        """What is down needs no free seat, but only on a fresh read: a late view must not give a place away."""
+        node = self._view.nodes.get(name)
+        if node is None or (node.ready and not node.others and not node.gate):
+            return node
+        seen = self._look(name)
+        if seen is not None:
+            self._view.put_node(seen)
+        return seen or node
 
     def _tell_full(self, ledger: Ledger, refused: dict[str, admission.Refusal], now: Now) -> Ledger:
         """One notice per full limit and hour, naming the nodes to release; and one about silent instruments."""

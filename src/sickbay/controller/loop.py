@@ -45,7 +45,7 @@ class Controller:
         self._inbox: deque[Change | Answer] = deque()
         self.woken = threading.Event()
         self._dispatcher = Dispatcher(platform, crew, clock, self._receive)
-        self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs)
+        self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs, platform.look)
         self._jobs = JobDesk(self.view, self.records, catalog, settings)
         self._unwatch: Callable[[], None] = lambda: None
         self._leads = False

@@ -103,6 +103,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
             break
         move, recovery = _next(s, recovery, policy, now)
         if move is None:
+            recovery = _ask_later(s, recovery, now)
             break
         moved = step(recovery, *move, now=now, policy=policy)
         if moved is None:
@@ -122,9 +123,11 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
     journal = (*r.journal, entry)
     if len(journal) > 128:
         journal = (*journal[:8], *journal[9:])
+    waits = r.phase in (P.WAITING_FOR_CAPACITY, P.RESTARTING)
     return replace(
-        r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="", journal=journal
-    )
+        r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="",
+        journal=journal, in_case=r.in_case if waits else (),
+    )  # fmt: skip
 
 
 def _deadline(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None:
@@ -254,6 +257,13 @@ def _answer(s: JobSlice, r: Recovery) -> Outcome | None:
     return s.outcome if r.pending is not None and s.answers == r.pending.key else None
 
 
+def _ask_later(s: JobSlice, r: Recovery, now: Now) -> Recovery:
+    """The same action again after a while: an answer that moves nothing must not be asked for in a tight circle."""
+    if _answer(s, r) is None or r.pending is None:
+        return r
+    return replace(r, pending=replace(r.pending, ask_at=now.watch + capacity.REFUSED_S))
+
+
 def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     outcome, job = _answer(s, r), s.job
     assert job is not None
@@ -305,17 +315,25 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if barren >= policy.barren_limit:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
-    nodes = capacity.choose(job, s.good or (), r.suspects)
+    r = _note_cases(s, r)
+    shunned = tuple(n for n in r.suspects if n not in r.in_case)
+    nodes = capacity.choose(job, s.good or (), shunned)
     if nodes is not None and now.watch < capacity.again_at(r):
         return None, replace(r, refusal=r.journal[-1].why)
     if nodes is not None:
         return (E.FOUND, capacity.words(job, nodes)), replace(r, nodes=nodes, barren=barren)
     need = len(job.nodes)
-    usable = len([n for n in (s.good or ()) if n not in r.suspects])
+    usable = len([n for n in (s.good or ()) if n not in shunned])
     why = f"needs {need} good nodes, {usable} are known to be good and free"
     if _due(r, now):
         return (E.TIMED_OUT, why), replace(r, refusal=why)
     return None, replace(r, refusal=why)
+
+
+def _note_cases(s: JobSlice, r: Recovery) -> Recovery:
+    """A suspect whose illness is a case is not good while that is open, and as good as any once it was proved well."""
+    found = {case.node for case in s.cases} & set(r.suspects)
+    return r if found <= set(r.in_case) else replace(r, in_case=tuple(sorted({*r.in_case, *found})))
 
 
 def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
