@@ -7,8 +7,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sickbay.catalog.blame import PATTERNS, BlameRule
 from sickbay.catalog.reading import read_catalog, shipped
@@ -60,27 +58,6 @@ def test_a_traceback_with_an_application_xid_is_user_code() -> None:
     assert told.blame is Blame.USER_CODE
     assert told.confidence >= SURE
     assert "KeyError: 'labels'" in told.because
-
-
-ERRORS = (
-    "KeyError: 'a'",
-    "ValueError: bad",
-    "TypeError: no",
-    "IndexError: out of range",
-    "AssertionError: x",
-    "ImportError: y",
-)
-HARD = (
-    "NVRM: Xid (PCI:0000:3b:00): 79, lost",
-    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
-    "GPU is lost",
-)
-
-
-@given(st.sampled_from(ERRORS), st.lists(st.sampled_from((*HARD, "step 3 loss 1.0", "watchdog timeout")), max_size=6))
-def test_a_program_error_is_never_called_hardware(error: str, around: list[str]) -> None:
-    log = [*around, *TRACEBACK.format(line=1, error=error).splitlines()]
-    assert blame(log).blame is not Blame.HARDWARE
 
 
 @pytest.mark.parametrize(
