@@ -1,8 +1,10 @@
 """`sickbay diagnose [FILE... | -]`: what is wrong, on which GPU, how sure, why, and what to do, from text a person has.
 
-Exit codes: 0 nothing wrong found, 1 something found, 2 could not read (or not a log we know). Any input gets an
-answer in bounded memory: files are streamed in blocks, and only results of tools (DCGM, nvidia-smi, metrics) are
-read whole, up to 64 MB.
+Exit codes: 0 nothing wrong found, 1 something found, 2 could not read (or not a log we know; with --kind kernel also
+binary data and text of which no line looks like the kernel's). Any input gets an answer in bounded memory: files are
+streamed in blocks, and only results of tools (DCGM, nvidia-smi, metrics) are read whole, up to 64 MB.
+A job's log is answered by one object with "blame". A short paste of driver lines without any logger's prefix may come
+from a job's log or from a kernel's: it is answered as a kernel log, and each object has "blame" besides.
 """
 
 from __future__ import annotations
