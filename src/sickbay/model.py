@@ -347,6 +347,7 @@ class Case:
     cordon_version: int = 0  # resource version at which our cordon was read back: an uncordon is believed only after it
     first_evidence_at: float = 0.0  # wall: where MTTR begins
     timeline: tuple[tuple[str, float], ...] = ()  # (phase, wall time entered): the MTTR split
+    opened_version: int = 0  # of the node as the case first saw it: an older look says nothing about its machine
 
 
 class JobPhase(StrEnum):

@@ -41,6 +41,20 @@ def test_a_view_from_before_the_illness_does_not_clear_it() -> None:
     ward.ends_well()
 
 
+def test_a_view_of_the_machine_that_was_there_before_does_not_end_the_case_about_its_successor() -> None:
+    ward = Ward()
+    before = ward.run.platform.observe()
+    ward.world.people.terminate(SICK, successor_after_s=60.0)
+    ward.until_ended(SICK)  # the newcomer was examined
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    case = ward.until_phase(SICK, Phase.COLLECTING)
+    ward.door.old = before
+    ward.crash(back_after=1.0)
+    assert ward.until_ended(SICK).id == case.id
+    assert ward.treatments(SICK) == ["REBOOT"]
+    ward.ends_well()
+
+
 def test_another_fault_is_not_missed_by_an_examination_of_the_first() -> None:
     ward = Ward()
     ward.world.strike("host_crash", SICK, cure="reboot")
@@ -123,9 +137,19 @@ def _merged_anyway(old: Any) -> Any:
     return merge
 
 
+def _of_any_age(old: Any) -> Any:
+    def open_case(*args: Any, **kw: Any) -> Any:
+        case, record = old(*args, **kw)
+        return replace(case, opened_version=0), record
+
+    return open_case
+
+
 RULES: list[tuple[Callable[[], None], str, Removed]] = [
     (test_a_view_from_before_the_illness_does_not_clear_it, "any observation clears",
      wrapped("core.triage", "is_later", lambda old: lambda finding, latch: True)),
+    (test_a_view_of_the_machine_that_was_there_before_does_not_end_the_case_about_its_successor, "any view is of now",
+     wrapped("core.triage", "open_case", _of_any_age)),
     (test_another_fault_is_not_missed_by_an_examination_of_the_first, "a narrow examination",
      wrapped("core.plan", "_checks", lambda old: lambda diagnoses, catalog, before: ("kernel-log",))),
     (test_a_finding_that_comes_while_a_case_is_let_go_opens_the_next_one, "swallowed",

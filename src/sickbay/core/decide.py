@@ -85,7 +85,7 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
     node = turn.s.node
     if turn.s.gone or (node is not None and node.gone):
         return (Event.GONE, "the provider says the machine no longer exists", "platform")
-    if node is None or case.factor:
+    if node is None or case.factor or node.version < case.opened_version:
         return None
     if case.instance and node.instance != case.instance:
         event = Event.REPLACED if case.rung is Verb.REPLACE and case.phase is Phase.REPAIRING else Event.GONE

@@ -261,7 +261,7 @@ def open_case(
         deadline=now + policy.suspect_s, cluster=cluster, instance=node.instance, rung=floor, first_evidence_at=at,
         jobs_hurt=node.jobs,
         journal=(Entry(0, "OPENED", at, "sickbay", why + why_floor, Phase.SUSPECTED.value),),
-        timeline=((Phase.SUSPECTED.value, at),),
+        timeline=((Phase.SUSPECTED.value, at),), opened_version=node.version,
     )  # fmt: skip
     lemon = record.lemon or (f"{latches[0].fault} came back after {floor}" if floor else "")
     return case, replace(record, last_n=n, uid=node.uid, lemon=lemon)

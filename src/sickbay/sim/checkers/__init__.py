@@ -12,14 +12,22 @@ from sickbay.model import Case
 from sickbay.sim.checkers.checker import Checker
 from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
-from sickbay.sim.checkers.nodes import Climbs, EvidenceFirst, LeftAsFound, ReturnedWell, TreatedSafely, WithinLimits
+from sickbay.sim.checkers.nodes import (
+    Climbs,
+    EvidenceFirst,
+    ExaminedAlone,
+    LeftAsFound,
+    ReturnedWell,
+    TreatedSafely,
+    WithinLimits,
+)
 from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, PersonObeyed, TimedFairly, ToldOnce
 from sickbay.sim.run import SimRun
 from sickbay.sim.world import Fact
 
 ALL: tuple[type[Checker], ...] = (
     TreatedSafely, PlacedSafely, WithinLimits, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
-    HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
+    ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
 )  # fmt: skip
 
 

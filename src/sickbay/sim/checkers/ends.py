@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase
 from sickbay.sim.checkers.checker import Checker
+
+if TYPE_CHECKING:
+    from sickbay.sim.checkers import Judge
+
+SLACK_S = 600.0  # watch time runs a little behind the world's
 
 
 class EndsOrRests(Checker):
     """After the calm every case has ended or rests with a person, and no visible sickness is forgotten."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._seen: set[str] = set()
+        self._left_alone: dict[str, float] = {}  # node -> when a case about it ended without proof of health
+
+    def moment(self) -> None:
+        for case in self.judge.ended:
+            if case.id not in self._seen:
+                self._seen.add(case.id)
+                if case.cancelled or case.phase is Phase.DEFERRED or case.journal[-1].event == "TIMED_OUT":
+                    self._left_alone[case.node] = self.world.now
 
     def end(self) -> None:
         cases = {c.value.node: c.value for c in self.run.store.list(Case)}
@@ -40,11 +59,8 @@ class EndsOrRests(Checker):
     def _is_forgotten(self, name: str) -> None:
         if self.world.truly_healthy(name, ("nvidia-smi",)):
             return
-        stored = self.run.store.get(NodeRecord, name)
-        leader = self.run.leader
-        watch = leader.records.ledger.watch_time if leader else 0.0
-        quiet = stored is not None and any(until > watch for until in stored.value.quiet.values())
-        if not quiet:
+        quiet_s = self.run.settings.policy_for(self.world.nodes[name].pool).quiet_s + SLACK_S
+        if self.world.now - self._left_alone.get(name, -quiet_s) >= quiet_s:
             ailing = [a.kind.name for _, a in self.world.ailing(name)]
             self.judge.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
 

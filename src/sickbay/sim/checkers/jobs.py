@@ -19,6 +19,11 @@ class PlacedSafely(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._live: dict[str, int] = {}
+        self._since: dict[str, float] = {}  # open case -> when we first saw it, by the world's clock
+
+    def moment(self) -> None:
+        for case in self.judge.open:
+            self._since.setdefault(case.id, self.world.now)
 
     def fact(self, fact: Fact) -> None:
         d = fact.detail
@@ -43,8 +48,8 @@ class PlacedSafely(Checker):
                 self.judge.complain(fact, f"{job} placed on {name}, which has the open case {case.id}")
 
     def _was_open(self, case: Case, fact: Fact) -> bool:
-        """Opened before the placement, by the order of the log: a case that the placement itself woke is not one."""
-        return case.journal[0].at < fact.t - 1.0 and not case.factor
+        """Open before the placement, by the world's clock: a case that the placement itself woke is not one."""
+        return self._since.get(case.id, fact.t) < fact.t - 1.0 and not case.factor
 
 
 class HealthyJobsRun(Checker):

@@ -78,6 +78,19 @@ class ReturnedWell(Checker):
             )
 
 
+class ExaminedAlone(Checker):
+    """While a case examines its node nothing but the examination runs there: the node carries its mark and no job."""
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind != "verify-start":
+            return
+        d, case = fact.detail, str(fact.detail["key"]).rsplit("/", 1)[0]
+        if d["job"] != "-":
+            self.judge.complain(fact, f"{d['key']} examined {fact.node} while {d['job']} runs on it")
+        if d["mark"] != case:
+            self.judge.complain(fact, f"{d['key']} examined {fact.node}, but its mark is {d['mark'] or 'none'}")
+
+
 class LeftAsFound(Checker):
     """DISMISSED and DEFERRED leave no mark; a resolved case neither."""
 

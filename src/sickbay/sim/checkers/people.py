@@ -98,6 +98,9 @@ class NumberedOnce(Checker):
         self._opened: dict[str, float] = {}
 
     def moment(self) -> None:
+        nodes = [case.node for case in self.judge.open]
+        for node in sorted({n for n in nodes if nodes.count(n) > 1}):
+            self.judge.complain(None, f"{node} has {nodes.count(node)} open cases")
         for case in self.judge.open:
             first = self._opened.setdefault(case.id, case.opened_at)
             if first != case.opened_at:

@@ -1,0 +1,354 @@
+"""Every checker complains when what it guards against truly happens. The world is driven by hand; no brain runs.
+
+A checker that cannot complain proves nothing, however many seeds it watches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sickbay.model import Action, Case, Checkpoint, Entry, JobPhase, Phase, Place, RecoveryPhase, Verb
+from sickbay.settings import JobPolicy, Limit
+from sickbay.sim.checkers import ALL
+from sickbay.sim.jobs import SimJob
+from tests.builders import a_case, a_recovery
+from tests.sim.ward import Ward, a_policy, names
+
+NODE = "node-0005"
+CASE = f"{NODE}.1"
+GANG = names(0, 4)
+
+
+def unwatched(**how: Any) -> Ward:
+    """A world without a brain."""
+    return Ward(brains=0, **how)
+
+
+def asks(ward: Ward, verb: Verb, node: str = NODE, n: int = 2, **args: str) -> None:
+    ward.run.platform.perform(Action(f"{node}.1/{n}", verb, Place(node), args))
+
+
+def treats(ward: Ward, verb: Verb = Verb.REBOOT, key: str = f"{CASE}/7") -> None:
+    ward.world.treatments.begin(key, verb, ward.world.nodes[NODE])
+
+
+def keeps(ward: Ward, phase: Phase = Phase.DRAINING, **changed: Any) -> Case:
+    """A case in the store, as a controller would keep it."""
+    case = a_case(phase, node=NODE, **{"timeline": (("COLLECTING", 0.0),), **changed})
+    ward.run.store.create(case)
+    ward.judge.look()
+    return case
+
+
+def archives(ward: Ward, case: Case) -> None:
+    stored = ward.run.store.get(Case, case.id)
+    assert stored is not None
+    ward.run.store.archive(case, stored.version, 1)
+
+
+def changes(ward: Ward, case: Case) -> None:
+    stored = ward.run.store.get(Case, case.id)
+    assert stored is not None
+    ward.run.store.commit(case, stored.version, 1)
+    ward.judge.look()
+
+
+def complaints(ward: Ward, *, at_the_end: bool = False) -> str:
+    ward.judge.look()
+    if at_the_end:
+        ward.judge.conclude()
+    return " | ".join(ward.judge.violations)
+
+
+def running(ward: Ward) -> SimJob:
+    job = ward.submit("llama", GANG)
+    ward.passes(1200.0)
+    return job
+
+
+# -- nodes
+
+
+def test_a_node_in_service_is_treated() -> None:
+    ward = unwatched()
+    treats(ward)
+    assert "its mark is none" in complaints(ward)
+
+
+def test_a_node_is_treated_by_another_case_than_the_one_that_closed_it() -> None:
+    ward = unwatched()
+    asks(ward, Verb.CORDON)
+    treats(ward, key=f"{NODE}.2/7")
+    assert f"but its mark is {CASE}" in complaints(ward)
+
+
+def test_a_node_is_treated_while_work_lives_on_it() -> None:
+    ward = unwatched()
+    ward.submit("llama", (NODE,))
+    asks(ward, Verb.CORDON)
+    treats(ward)
+    assert "while llama lives on it" in complaints(ward)
+
+
+def test_one_action_is_carried_out_twice() -> None:
+    ward = unwatched()
+    keeps(ward)
+    asks(ward, Verb.CORDON)
+    treats(ward)
+    ward.passes(3600.0)
+    ward.world.treatments.delivered.clear()
+    treats(ward)
+    assert f"{CASE}/7 was carried out 2 times" in complaints(ward)
+
+
+@pytest.mark.parametrize(
+    ("limit", "scope"), [("max_out", "pool"), ("max_out_fleet", "fleet"), ("max_out_rack", "rack")]
+)
+def test_more_nodes_are_taken_than_the_limit_allows(limit: str, scope: str) -> None:
+    ward = unwatched(policy=a_policy(**{limit: Limit(count=2, at_least=1)}))
+    for name in names(0, 2):
+        asks(ward, Verb.CORDON, name)
+    assert complaints(ward) == ""
+    asks(ward, Verb.CORDON, "node-0002")
+    assert f"3 nodes of the {scope} taken out" in complaints(ward)
+
+
+def test_a_node_that_was_down_or_closed_already_is_not_counted_as_taken() -> None:
+    ward = unwatched(policy=a_policy(max_out=Limit(count=1, at_least=1)))
+    ward.world.people.cordon("node-0001")
+    for name in names(0, 2):
+        asks(ward, Verb.CORDON, name)
+    assert complaints(ward) == ""
+
+
+def test_a_sick_node_is_returned() -> None:
+    ward = unwatched()
+    asks(ward, Verb.CORDON)
+    ward.ails(NODE, "row_remap_pending_63")
+    asks(ward, Verb.RELEASE)
+    assert f"returned by {CASE} though it has row_remap_pending_63" in complaints(ward)
+
+
+def test_an_examination_runs_beside_a_job() -> None:
+    ward = unwatched()
+    ward.submit("llama", (NODE,))
+    asks(ward, Verb.CORDON)
+    asks(ward, Verb.VERIFY, checks="dcgm-l2")
+    assert "while llama runs on it" in complaints(ward)
+
+
+def test_an_examination_runs_on_a_node_that_is_open() -> None:
+    ward = unwatched()
+    asks(ward, Verb.VERIFY, checks="dcgm-l2")
+    assert "but its mark is none" in complaints(ward)
+
+
+@pytest.mark.parametrize("end", [Phase.DISMISSED, Phase.DEFERRED, Phase.RESOLVED])
+def test_a_case_ends_and_leaves_its_mark(end: Phase) -> None:
+    ward = unwatched()
+    case = keeps(ward)
+    asks(ward, Verb.CORDON)
+    archives(ward, replace(case, phase=end))
+    assert f"{CASE} ended {end} and left its mark" in complaints(ward)
+
+
+def test_one_ailment_gets_the_same_treatment_again_and_again() -> None:
+    ward = unwatched()
+    ward.world.strike("gpu_lost_79", NODE, 0, cure="replace")
+    for n in range(4):
+        treats(ward, key=f"{NODE}.{n}/7")
+        ward.passes(3600.0)
+    assert "got REBOOT 4 times for one gpu_lost_79" in complaints(ward)
+
+
+def test_a_node_is_treated_before_its_evidence_was_collected() -> None:
+    ward = unwatched()
+    keeps(ward, Phase.REPAIRING, timeline=(("DRAINING", 0.0),))
+    asks(ward, Verb.CORDON)
+    treats(ward)
+    assert "before its evidence was collected" in complaints(ward)
+
+
+# -- people
+
+
+def test_a_node_is_taken_again_after_a_person_let_it_go() -> None:
+    ward = unwatched()
+    keeps(ward, cordon_version=3)
+    asks(ward, Verb.CORDON)
+    ward.world.people.uncordon(NODE)
+    asks(ward, Verb.CORDON)
+    assert "took node-0005 again after a person uncordoned it" in complaints(ward)
+
+
+def test_a_node_is_treated_after_a_person_let_it_go() -> None:
+    ward = unwatched()
+    keeps(ward, cordon_version=3)
+    asks(ward, Verb.CORDON)
+    ward.world.people.uncordon(NODE)
+    treats(ward)
+    assert "after a person uncordoned it" in complaints(ward)
+
+
+@pytest.mark.parametrize("frozen", ["held", "paused"])
+def test_a_case_that_is_held_does_something(frozen: str) -> None:
+    ward = unwatched()
+    keeps(ward, **{frozen: True})
+    asks(ward, Verb.CORDON)
+    assert f"although {CASE} was held" in complaints(ward)
+
+
+def test_a_phase_times_out_early() -> None:
+    ward = unwatched()
+    case = keeps(ward, Phase.DRAINING)
+    ward.passes(60.0)
+    late = Entry(case.step + 1, "TIMED_OUT", 0.0, "sickbay", "", "ESCALATED")
+    changes(ward, replace(case, phase=Phase.ESCALATED, step=case.step + 1, journal=(*case.journal, late)))
+    assert f"{CASE} timed out in DRAINING after 60 of 1800 seconds" in complaints(ward)
+
+
+def test_a_case_number_is_used_again() -> None:
+    ward = unwatched()
+    case = keeps(ward)
+    changes(ward, replace(case, opened_at=case.opened_at + 60.0))
+    assert f"{CASE} was used for two cases" in complaints(ward)
+
+
+def test_a_node_has_two_open_cases() -> None:
+    ward = unwatched()
+    keeps(ward)
+    keeps(ward, id=f"{NODE}.2")
+    assert f"{NODE} has 2 open cases" in complaints(ward)
+
+
+def test_a_node_opens_cases_that_go_away_without_end() -> None:
+    ward = unwatched()
+    for n in range(13):
+        case = keeps(ward, Phase.WAITING, id=f"{NODE}.{n}")
+        archives(ward, replace(case, phase=Phase.DISMISSED))
+    assert "13 cases that went away by themselves" in complaints(ward, at_the_end=True)
+
+
+# -- jobs
+
+
+def test_a_job_is_placed_on_a_node_that_carries_our_mark() -> None:
+    ward = unwatched()
+    job = running(ward)
+    ward.world.gangs.stop(job, "owner")
+    asks(ward, Verb.CORDON, "node-0001")
+    ward.world.gangs.restart("llama#1.3", job, 2, 0, GANG)
+    assert "llama placed on node-0001, which carries the mark node-0001.1" in complaints(ward)
+
+
+def test_a_job_is_placed_on_a_node_with_an_open_case_even_if_the_clock_of_the_brain_was_set_forward() -> None:
+    ward = unwatched()
+    job = running(ward)
+    ward.world.gangs.stop(job, "owner")
+    keeps(ward, Phase.WAITING)  # its journal is years ahead of the world
+    ward.passes(60.0)
+    ward.world.gangs.restart("llama#1.3", job, 2, 0, (*GANG[:3], NODE))
+    assert f"llama placed on {NODE}, which has the open case {CASE}" in complaints(ward)
+
+
+def test_a_second_attempt_is_placed_beside_a_live_one() -> None:
+    ward = unwatched()
+    job = running(ward)
+    ward.world.gangs.restart("llama#1.3", job, 2, 0, names(4, 4))
+    assert "attempt 2 placed while attempt 1 lives" in complaints(ward)
+
+
+def test_a_job_that_makes_progress_is_stopped() -> None:
+    ward = unwatched()
+    ward.world.gangs.stop(running(ward), "llama#1.3")
+    assert "while it made progress" in complaints(ward)
+
+
+def test_a_job_is_restarted_too_often_without_a_new_checkpoint() -> None:
+    ward = unwatched(jobs=JobPolicy(barren_limit=2))
+    job = ward.submit("llama", GANG)
+    for n in range(2, 5):
+        ward.world.gangs.stop(job, "owner")
+        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, GANG)
+    assert "was restarted 2 times without a new checkpoint" in complaints(ward)
+
+
+def test_a_job_goes_on_from_a_corrupted_checkpoint() -> None:
+    ward = unwatched()
+    job = running(ward)
+    ward.world.strike("ecc_uncontained_95", GANG[0], 0, cure="reset")
+    ward.passes(60.0)
+    job.checkpoints.append(Checkpoint(500, ward.world.now, 1))
+    ward.world.gangs.restart("llama#1.3", job, 2, 500, GANG)
+    assert "llama went on from a corrupted checkpoint" in complaints(ward)
+
+
+# -- after the calm
+
+
+def test_a_case_neither_ends_nor_rests() -> None:
+    ward = unwatched()
+    keeps(ward, Phase.DRAINING)
+    assert f"{CASE} is still DRAINING after the calm" in complaints(ward, at_the_end=True)
+
+
+def test_an_escalated_node_is_open_and_nobody_was_told() -> None:
+    ward = unwatched()
+    keeps(ward, Phase.ESCALATED)
+    assert f"{CASE} is escalated, {NODE} is open, and nobody was told" in complaints(ward, at_the_end=True)
+
+
+def test_a_sick_node_is_in_service_and_nobody_has_a_case_for_it() -> None:
+    ward = unwatched()
+    ward.ails(NODE, "gpu_lost_silent")
+    assert f"{NODE} is in service with gpu_lost_silent" in complaints(ward, at_the_end=True)
+
+
+def test_a_sickness_is_left_alone_for_its_quiet_time_and_not_longer() -> None:
+    ward = unwatched(policy=a_policy(quiet_s=3600.0))
+    ward.ails(NODE, "gpu_lost_silent")
+    archives(ward, replace(keeps(ward), phase=Phase.DISMISSED, cancelled=True))
+    ward.judge.look()
+    ward.passes(1800.0)
+    assert complaints(ward, at_the_end=True) == ""
+    ward.passes(7200.0)
+    assert "nobody has a case for it" in complaints(ward, at_the_end=True)
+
+
+def test_a_job_dies_and_nobody_looks_after_it() -> None:
+    ward = unwatched()
+    ward.world.gangs.stop(running(ward), "owner", JobPhase.FAILED)
+    assert "llama died and nobody looks after it" in complaints(ward, at_the_end=True)
+
+
+def test_a_job_waits_though_there_is_room() -> None:
+    ward = unwatched()
+    ward.world.gangs.stop(running(ward), "owner", JobPhase.FAILED)
+    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY))
+    assert "llama waits for capacity though" in complaints(ward, at_the_end=True)
+
+
+def test_a_job_shuns_a_node_that_was_mended_and_proved_well() -> None:
+    ward = unwatched(nodes=4)
+    ward.world.gangs.stop(running(ward), "owner", JobPhase.FAILED)
+    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY, suspects=(GANG[0],)))
+    assert complaints(ward, at_the_end=True) == ""
+    asks(ward, Verb.CORDON, GANG[0])
+    ward.passes(60.0)
+    asks(ward, Verb.RELEASE, GANG[0])
+    assert "llama waits for capacity though" in complaints(ward, at_the_end=True)
+
+
+def test_a_recovery_is_stuck() -> None:
+    ward = unwatched()
+    ward.world.gangs.stop(running(ward), "owner", JobPhase.FAILED)
+    ward.run.store.create(a_recovery(RecoveryPhase.STOPPING))
+    assert "its recovery is stuck in STOPPING" in complaints(ward, at_the_end=True)
+
+
+def test_every_checker_has_been_made_to_complain_by_this_file() -> None:
+    """One more checker needs one more test here."""
+    assert len(ALL) == 17
