@@ -99,11 +99,18 @@ def test_a_code_may_ask_for_more_sightings_than_its_fault() -> None:
 
 
 def test_a_suspicion_that_is_not_confirmed_in_time_is_dismissed_and_left_in_peace() -> None:
-    bed = Bedside().finds("smi.nvlink-inactive", 1, check="nvidia-smi").waits(900.0)
+    bed = Bedside().finds("smi.nvlink-inactive", 1, check="nvidia-smi").shows(findings=()).waits(900.0)
     assert bed.phase is Phase.DISMISSED
     assert bed.record.quiet["nvlink-down"] == bed.now + a_policy().quiet_s
     assert not any(p.flap for p in bed.record.past)
     assert bed.turns().live is None
+
+
+def test_a_suspicion_that_is_shown_without_a_break_is_believed_in_the_end() -> None:
+    bed = Bedside().finds("smi.slowdown-hw", 1, check="nvidia-smi").waits(a_policy().suspect_s - 1.0)
+    assert bed.phase is Phase.SUSPECTED
+    assert bed.waits(1.0).phase is not Phase.SUSPECTED
+    assert bed.phase is not Phase.DISMISSED
 
 
 def test_a_node_that_opted_out_gets_no_case() -> None:

@@ -5,12 +5,12 @@ Here guards become events. Called by core/decide.py; a rule may note facts on th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sickbay.core import machine, plan, triage
 from sickbay.core.turn import Said, Turn, latches_of
-from sickbay.model import Case, Done, Event, Failed, Lost, Phase, Severity, Unguarded, Verb, When
+from sickbay.model import Case, Done, Event, Failed, Latch, Lost, Phase, Severity, Status, Unguarded, Verb, When
 
 
 def _suspected(turn: Turn, case: Case) -> Said:
@@ -22,7 +22,18 @@ def _suspected(turn: Turn, case: Case) -> Said:
     sure = [la for la in latches if triage.is_confirmed(la, turn.ctx.catalog)]
     if sure:
         return (Event.CONFIRMED, f"{turn.ctx.catalog.faults[sure[0].fault].title} is certain enough to act on")
+    if _persists(turn, case, latches):
+        return (Event.CONFIRMED, "it has been shown without a break for as long as a suspicion may last")
     return None
+
+
+def _persists(turn: Turn, case: Case, latches: Sequence[Latch]) -> bool:
+    """An agent that says the same thing all the time does not say it anew: at the deadline that is enough."""
+    node = turn.s.node
+    if node is None or not node.ready or case.deadline is None or turn.ctx.now.watch < case.deadline:
+        return False
+    shown = {f.id for f in node.findings if f.status in (Status.FAILED, Status.DEGRADED)}
+    return any(la.finding in shown for la in latches)
 
 
 def _waiting(turn: Turn, case: Case) -> Said:
