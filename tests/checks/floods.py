@@ -65,10 +65,7 @@ BODIES: dict[str, Callable[[int], str]] = {
     ),
     "xid 64": lambda i: (
         f"NVRM: Xid ({_gpu(i)}): 64, pid={31000 + i % 997}, name=python3, "
-        + (
-            f"Row Remapper Error: (0x{i:016x}) - All reserved rows for bank are remapped",
-            f"Row Remapper: (0x{i:016x}) - Attempting to remap a row that is already pending remapping",
-        )[i % 5 == 0]
+        f"Row Remapper Error: (0x{i:016x}) - All reserved rows for bank are remapped"
     ),
     "xid 94": lambda i: (
         f"NVRM: Xid ({_gpu(i)}): 94, pid={31000 + i % 997}, name=python3, Contained: SM (0x{i % 4:x}). "
@@ -93,6 +90,13 @@ OTHERS: dict[str, Callable[[int], str]] = {
     "sxid": lambda i: (
         "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, "
         + ("Fatal, Link 48 LTSSM Fault Up", "Data {0x1, 0x2}", "Severity 1 Engine instance 01")[i % 3]
+    ),
+    "xid 64, both readings": lambda i: (
+        f"NVRM: Xid ({_gpu(i)}): 64, pid={31000 + i % 997}, name=python3, "
+        + (
+            f"Row Remapper Error: (0x{i:016x}) - All reserved rows for bank are remapped",
+            f"Row Remapper: (0x{i:016x}) - Attempting to remap a row that is already pending remapping",
+        )[i % 5 == 0]
     ),
     "mig": lambda i: f"NVRM: Xid (PCI:0000:0b:00 GPU-I:0{i % 7}): 94, pid={i}, Contained: CE",
     "rpc history": lambda i: f"NVRM: GPU{i % 8} RPC history (CPU -> GSP):",

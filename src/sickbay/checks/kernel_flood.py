@@ -70,6 +70,9 @@ class _Reader:
     before: bytes  # what stands before the second in the first part
     marked: int  # the part in which the mark stands
     begins: bytes  # how it begins, up to the mark: a line of another layout shows other bytes there
+    text: (
+        bytes | None
+    )  # the part before the last hole, if that is one of the text: another text has its holes elsewhere
     known: dict[tuple[bytes, Parts], What] = field(default_factory=dict)
 
     @property
@@ -78,6 +81,9 @@ class _Reader:
 
     def clock(self, stamp: bytes) -> int | None:
         return grammar.number(stamp) if self.template.numeric else grammar.calendar(stamp)
+
+    def may_be_mine(self, parts: Parts) -> bool:
+        return parts[self.marked].startswith(self.begins) and (self.text is None or parts[-2] == self.text)
 
     def time(self, line: bytes) -> int | None:
         """When, if the line has this layout."""
@@ -157,7 +163,9 @@ class Flood:
             get = template.getter()
             marked = next(n for n, part in enumerate(get(line)) if MARK in part)
             begins = get(line)[marked].partition(MARK)[0] + MARK
-            reader = self._readers[template] = _Reader(template, get, get(line)[0][: template.lead()], marked, begins)
+            parts = get(line)
+            text = parts[-2] if marked < len(parts) - 2 else None
+            reader = self._readers[template] = _Reader(template, get, parts[0][: template.lead()], marked, begins, text)
         if len(reader.known) > MOST_KNOWN:
             reader.known.clear()
         return reader
@@ -176,13 +184,12 @@ class Flood:
         """What each distinct line is, and those that are left."""
         groups: list[Group] = []
         left: set[Parts] = set()
-        known, marked, begins, refusals = reader.known, reader.marked, reader.begins, 0
-        clock = reader.clock
+        known, clock, refusals = reader.known, reader.clock, 0
         lead, firsts = reader.lead, _Firsts(reader.get, folded.lines)
         for parts, count in counts.items():
             key = (parts[0][:lead], parts[1:])
             what = known.get(key, UNREAD)
-            if what is UNREAD and parts[marked].startswith(begins) and refusals < MOST_REFUSALS:
+            if what is UNREAD and reader.may_be_mine(parts) and refusals < MOST_REFUSALS:
                 what = known[key] = self._read(reader.template, firsts.line(parts), folded)
                 refusals += what is REFUSED
             if what is UNREAD or what is REFUSED:
