@@ -196,7 +196,7 @@ def test_a_node_is_treated_after_a_person_let_it_go() -> None:
 @pytest.mark.parametrize("frozen", ["held", "paused"])
 def test_a_case_that_is_held_does_something(frozen: str) -> None:
     ward = unwatched()
-    keeps(ward, **{frozen: True})
+    keeps(ward, Phase.DRAINING, **{frozen: True})
     asks(ward, Verb.CORDON)
     assert f"although {CASE} was held" in complaints(ward)
 

@@ -135,6 +135,20 @@ def test_lesson_15_an_owner_who_starts_the_job_again_is_not_doubled_by_us() -> N
     ward.ends_well()
 
 
+def test_a_later_attempt_than_the_one_we_knew_is_looked_after_when_it_dies() -> None:
+    """The next leader's first look is old, so it takes the second attempt for the first; then that one dies."""
+    ward = working_ward()
+    alive = ward.run.platform.observe()
+    ward.world.strike("unexplained_job_failure", SICK)
+    ward.until(lambda: len(attempts(ward)) == 2)
+    ward.door.old = alive
+    ward.crash(back_after=1.0)
+    ward.passes(1500.0)
+    ward.world.strike("unexplained_job_failure", attempts(ward)[1][0])
+    ward.until(lambda: len(attempts(ward)) == 3, 1800.0)
+    ward.ends_well()
+
+
 def test_a_node_that_was_repaired_and_proved_well_is_capacity_for_the_job_it_had_hurt() -> None:
     ward = working_ward(nodes=4)
     ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
@@ -222,6 +236,21 @@ def _restart_anyway(old: Any) -> Any:
     return restart
 
 
+def _as_we_knew_it(old: Any) -> Any:
+    def running(s: Any, r: Any, policy: Any, now: Any) -> Any:
+        move, after = old(s, r, policy, now)
+        return move, replace(after, attempt=r.attempt)
+
+    return running
+
+
+def _never_later(old: Any) -> Any:
+    def stopping(s: Any, r: Any, policy: Any, now: Any) -> Any:
+        return old(replace(s, job=replace(s.job, attempt=min(s.job.attempt, r.attempt))), r, policy, now)
+
+    return stopping
+
+
 def _no_fence(old: Any) -> Any:
     def refusal(self: Any, job: Any, nodes: Any, from_step: Any) -> str:
         stuck = [n.name for n in self.world.nodes.values() if job.id in n.stuck]
@@ -253,6 +282,8 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
     (test_lesson_15_an_owner_who_starts_the_job_again_is_not_doubled_by_us, "the door does not look",
      both(wrapped("platforms.simulated.gang_door", "restart", _restart_anyway),
           wrapped("sim.gangs", "Gangs.refusal", _two_lives))),
+    (test_a_later_attempt_than_the_one_we_knew_is_looked_after_when_it_dies, "the attempt we knew is the one that died",
+     both(rule("core.recover", P.RUNNING, _as_we_knew_it), rule("core.recover", P.STOPPING, _never_later))),
     (test_a_node_that_was_repaired_and_proved_well_is_capacity_for_the_job_it_had_hurt, "a suspect for ever",
      wrapped("core.recover", "_note_cases", lambda old: lambda s, r: r)),
     (test_a_rank_stuck_on_an_escalated_node_does_not_keep_its_job_from_the_spares, "no fence by attempt",

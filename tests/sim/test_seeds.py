@@ -1,4 +1,4 @@
-"""Seeded proof, the share of it that `make test` can afford: 300 storms, each followed by calm; and calm from the start.
+"""Seeded proof, the share of it that `make test` can afford: 300 storms, each followed by calm; and calm alone.
 
 SICKBAY_SEEDS sets how many. A failing chunk prints the commands that replay its seeds. `make soak` plays 5,000.
 """

@@ -210,13 +210,12 @@ Ruled = tuple[Move | None, Recovery]
 def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     job = s.job
     assert job is not None
-    if job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:"):
-        case = job.stopped_by.removeprefix("drain:")
-        return (E.DRAINED, f"stopped because case {case} empties its node"), replace(
-            r, by_drain=case, down_since=now.wall
-        )
-    if job.phase in DEAD:
-        return (E.DIED, _how_it_died(job)), replace(r, by_drain="", down_since=now.wall)
+    if job.phase in DEAD and job.attempt >= r.attempt:  # a look at an earlier attempt says nothing about this one
+        drain = job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:")
+        case = job.stopped_by.removeprefix("drain:") if drain else ""
+        r = replace(r, attempt=job.attempt, by_drain=case, down_since=now.wall)
+        why = f"stopped because case {case} empties its node" if case else _how_it_died(job)
+        return (E.DRAINED if case else E.DIED, why), r
     quiet = now.watch - r.progressed
     first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet
     if quiet >= max(policy.stall_s, policy.stall_steps * job.step_s, first):
@@ -267,13 +266,15 @@ def _ask_later(s: JobSlice, r: Recovery, now: Now) -> Recovery:
 def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     outcome, job = _answer(s, r), s.job
     assert job is not None
+    refused = isinstance(outcome, Failed | Unguarded | Lost)
+    if refused and job.phase in DEAD and job.attempt > r.attempt:  # a later attempt than the one we knew is over too
+        r, outcome = replace(r, attempt=job.attempt), Done(f"attempt {job.attempt} does not run")
     if isinstance(outcome, Done):
         if r.by_drain:
             return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
         return (E.DONE, outcome.detail or "every rank is stopped"), r
-    if isinstance(outcome, Failed | Unguarded | Lost) and job.phase is JobPhase.RUNNING and job.step > r.job_step:
-        moved = replace(r, job_step=job.step, progressed=now.watch)
-        return (E.PROGRESSED, f"it makes steps again ({job.step})"), moved
+    if refused and job.phase is JobPhase.RUNNING and (job.attempt, job.step) > (r.attempt, r.job_step):
+        return (E.PROGRESSED, f"it makes steps again ({job.step})"), _alive(r, job, now)
     if _due(r, now):
         return (E.TIMED_OUT, "not every rank could be stopped yet; it is tried again"), r
     return None, r
