@@ -24,7 +24,7 @@ from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
 STORM_S = 8 * 3600.0
-CALM_S = 36 * 3600.0
+CALM_S = 16 * 3600.0  # longer than the longest chain of deadlines below: what has not ended by then never will
 KINDS = (
     "gpu_lost_79", "gpu_lost_silent", "ecc_uncontained_95", "ecc_dbe_48", "ecc_contained_94", "row_remap_pending_63",
     "row_remap_failed_64", "sram", "gsp_119", "nvlink_74", "degrading", "load_only", "driver_hung", "dcgm_dead",
@@ -71,7 +71,7 @@ class Trial:
             max_out=Limit(percent=rng.choice((15.0, 30.0, 60.0)), at_least=2),
             max_out_fleet=Limit(percent=60.0, at_least=2), max_out_rack=Limit(percent=75.0, at_least=1),
             at_once=Limit(percent=20.0, at_least=1), breaker_failures=rng.choice((3, 1000)), quiet_s=7200.0,
-            waiting_s=rng.choice((3600.0, 86_400.0)), hold_s=43_200.0,
+            waiting_s=rng.choice((3600.0, 14_400.0)), hold_s=14_400.0, queued_s=14_400.0,
         )  # fmt: skip
         return Settings(policy=policy, jobs=JobPolicy(barren_limit=rng.choice((2, 3))))
 
