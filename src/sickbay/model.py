@@ -477,6 +477,7 @@ class Latch:
     part: str = ""
     check: str = ""
     because: tuple[str, ...] = ()
+    at: float = 0.0  # first seen, by the node's own clock: comparable with its job's checkpoints, not with ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,8 +137,8 @@ class JobPolicy:
     restarting_s: float = 900.0
     """Seconds from the restart to its first step: image pull, init and restore of a large checkpoint."""
     barren_limit: int = 5
-    """Attempts in a row that may end without a new complete checkpoint before we stop and tell the owner. Five: on 16,000
-    GPUs, three within one checkpoint interval happen by chance."""
+    """Attempts in a row that may end without a new complete checkpoint before we stop and tell the owner. Five: on
+    16,000 GPUs, three within one checkpoint interval happen by chance."""
 
 
 @dataclass(frozen=True, slots=True)

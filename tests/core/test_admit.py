@@ -177,8 +177,8 @@ def wants(node: object, verb: Verb = Verb.CORDON) -> Request:
     )  # fmt: skip
 
 
-def test_a_node_that_cannot_be_read_is_down() -> None:
-    assert wants(None).down
+def test_a_node_whose_object_is_not_there_is_not_called_down() -> None:
+    assert not wants(None).down
 
 
 def test_a_treatment_asks_for_another_kind_of_seat() -> None:

@@ -221,6 +221,8 @@ class Desk(Asking):
             verb = Verb.CORDON if case.phase is Phase.WAITING else machine.next_rung(case, allowed)
             if case.phase is Phase.QUEUED and not self._has_settled(case, policy, now):
                 continue
+            if case.phase is Phase.WAITING and name not in self._view.nodes:
+                continue  # an object that is not there can be given no mark: it comes back, or its machine is gone
             if verb is Verb.CORDON and Verb.CORDON not in allowed:
                 refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
             elif verb is not None:

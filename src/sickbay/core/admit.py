@@ -208,7 +208,7 @@ def _seat(ledger: Ledger, r: Request, policy: Policy, now: float) -> Ledger:
 def request_of(
     case: Case, node: Node | None, verb: Verb, *, when: When, severity: Severity, in_window: bool, alive: bool
 ) -> Request:
-    down = node is None or not node.ready or bool(node.others) or node.gate
+    down = node is not None and (not node.ready or bool(node.others) or node.gate)
     return Request(
         case=case.id, node=case.node, kind=TREAT if verb in TREATMENTS else OUT, verb=verb, pool=case.pool,
         rack=node.rack if node else "", domain=node.domain if node else "", when=when, severity=severity,

@@ -161,3 +161,10 @@ def gave_up(recovery: Recovery, why: str, at: float) -> Notice:
     body = [_stop(f"{recovery.job} is not restarted: {why}")]
     body += [f"Evidence: {quote}" for quote in recovery.because[:3]]
     return Notice(f"{recovery.job}/{recovery.step}", "urgent", f"{recovery.job} has stopped", "\n".join(body), "", at)
+
+
+def waits(recovery: Recovery, why: str, at: float) -> Notice:
+    """Told once a day while it lasts: the day is in the key."""
+    body = f"{recovery.job} is stopped and waits for nodes: {why}. It goes on by itself as soon as there are enough."
+    key = f"{recovery.job}/waits/{int(at // 86_400)}"
+    return Notice(key, "warning", f"{recovery.job} waits for capacity", body, "", at)

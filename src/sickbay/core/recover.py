@@ -395,8 +395,10 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.RUNNING and r.restarts and r.journal[-1].event == E.PROGRESSED and r.down_since is not None:
         told = explain.restarted(r, (now.wall - r.down_since) / 60, now.wall)
         return replace(r, notices=(*r.notices, told)[-8:], down_since=None)
-    if r.phase is P.FAILED or (r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT):
+    if r.phase is P.FAILED:
         return replace(r, notices=(*r.notices, explain.gave_up(r, why, now.wall))[-8:])
+    if r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT:
+        return replace(r, notices=(*r.notices, explain.waits(r, why, now.wall))[-8:])
     return r
 
 

@@ -123,7 +123,7 @@ def _latch(
             fault=d.fault, code=d.code, place=d.place, finding=d.finding, boot_id=boots.get(d.finding, ""),
             since=old.since if old else now, seen=now, severity=max(d.severity, old.severity if old else d.severity),
             count=(old.count if old else 0) + 1, source=d.source, part=d.part or (old.part if old else ""),
-            check=checks.get(d.finding, ""), because=d.because[:3],
+            check=checks.get(d.finding, ""), because=d.because[:3], at=old.at if old else d.at,
         )  # fmt: skip
     return tuple(kept.values())
 
@@ -258,7 +258,8 @@ def open_case(
     case = Case(
         id=f"{node.name}.{n}", node=node.name, uid=node.uid, pool=node.pool, diagnoses=diagnoses,
         plan=plan.make(diagnoses, catalog), phase=Phase.SUSPECTED, step=0, opened_at=at, entered=now,
-        deadline=now + policy.suspect_s, cluster=cluster, instance=node.instance, rung=floor, first_evidence_at=at,
+        deadline=now + policy.suspect_s, cluster=cluster, instance=node.instance, rung=floor,
+        first_evidence_at=min((la.at for la in latches if la.at), default=at),
         jobs_hurt=node.jobs,
         journal=(Entry(0, "OPENED", at, "sickbay", why + why_floor, Phase.SUSPECTED.value),),
         timeline=((Phase.SUSPECTED.value, at),), opened_version=node.version,

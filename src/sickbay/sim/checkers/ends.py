@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase
+from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase, Status
 from sickbay.sim.checkers.checker import Checker
 
 if TYPE_CHECKING:
@@ -106,4 +106,5 @@ class JobsMove(Checker):
 
     def _has_no_verdict(self, name: str) -> bool:
         stored = self.run.store.get(NodeRecord, name)
-        return stored is None or not (stored.value.latched or stored.value.lemon)
+        mute = any(f.status is Status.UNKNOWN for f in self.world.nodes[name].findings.values())
+        return not mute and (stored is None or not (stored.value.latched or stored.value.lemon))

@@ -58,7 +58,6 @@ class HealthyJobsRun(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._hurt: set[str] = set()
-        self._saved: dict[str, int] = {}
         self._barren: dict[str, int] = defaultdict(int)
 
     def fact(self, fact: Fact) -> None:
@@ -78,14 +77,12 @@ class HealthyJobsRun(Checker):
             self.judge.complain(fact, f"{job} was stopped by us at step {fact.detail['step']} while it made progress")
 
     def _judge_place(self, fact: Fact, job: str) -> None:
-        newest = max((c.step for c in self.world.jobs[job].checkpoints), default=-1)
-        if fact.detail["by"] in ("owner", "scheduler"):
-            self._barren[job] = 0
-        else:
-            self._barren[job] = 0 if newest > self._saved.get(job, -1) else self._barren[job] + 1
-        self._saved[job] = max(newest, self._saved.get(job, -1))
-        limit = self.run.settings.jobs.barren_limit
-        if self._barren[job] >= limit:
+        """Did the attempt before this one complete a checkpoint of its own?"""
+        last = int(fact.detail["attempt"]) - 1
+        fresh = any(c.attempt == last for c in self.world.jobs[job].checkpoints)
+        ours = fact.detail["by"] not in ("owner", "scheduler")
+        self._barren[job] = self._barren[job] + 1 if ours and not fresh else 0
+        if self._barren[job] >= self.run.settings.jobs.barren_limit:
             self.judge.complain(fact, f"{job} was restarted {self._barren[job]} times without a new checkpoint")
 
 

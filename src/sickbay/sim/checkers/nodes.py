@@ -49,7 +49,8 @@ class WithinLimits(Checker):
         if fact.kind != "cordon":
             return
         node = self.world.nodes[fact.node]
-        self._taken = {n: c for n, c in self._taken.items() if self.world.nodes[n].mark == c}
+        nodes = self.world.nodes  # a machine that its provider took away is not out by our doing
+        self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and nodes[n].present}
         up = node.ready and not node.others and not node.gate
         if up and self._taken.get(fact.node) != fact.detail["case"]:
             self._taken[fact.node] = str(fact.detail["case"])
