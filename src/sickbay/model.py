@@ -615,7 +615,6 @@ class Recovery:
     dropped_entries: int = 0
     cluster: str = ""
     schema: int = 1
-    in_case: tuple[str, ...] = ()  # suspects that have had a case since: once that has ended well they are good again
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ def _surely_small(record: Case | Recovery) -> bool:
         texts += sum(sum(map(len, d.because)) + 100 for d in record.diagnoses) + sum(map(len, record.jobs_hurt))
     else:
         texts += sum(map(len, record.because)) + sum(map(len, record.tracebacks)) + sum(map(len, record.nodes))
-        texts += sum(map(len, record.suspects)) + sum(map(len, record.in_case))
+        texts += sum(map(len, record.suspects))
     return texts * 6 < MAX_BYTES - 8192
 
 

@@ -290,7 +290,7 @@ def test_a_job_never_waits_for_a_repair_when_a_good_node_exists() -> None:
 
 
 def test_a_job_without_enough_good_nodes_waits_and_says_how_many_it_needs() -> None:
-    r = after(waiting(suspects=("n2",)), DEAD, good=("n1", "n2"))
+    r = after(waiting(), DEAD, good=("n1",))
     assert r.phase is P.WAITING_FOR_CAPACITY
     assert r.refusal == "needs 2 good nodes, 1 are known to be good and free"
 
@@ -453,3 +453,19 @@ def test_a_case_about_a_harmless_instrument_is_no_excuse_for_a_bug() -> None:
     case = a_case(Phase.ESCALATED, diagnoses=(a_diagnosis("monitor-sick"),))
     r = answered(examining(), DEAD, Done(), cases=(case,), verdict=PLAIN_BUG)
     assert r.blame is Blame.USER_CODE
+
+
+def test_a_gang_that_does_not_stop_is_told_of() -> None:
+    job = a_job(step=100)
+    first = after(a_recovery(phase=P.STALLED, deadline=1_100.0, job_step=100, progressed=0.0), job, 1_100.0)
+    assert (first.phase, first.notices) == (P.STOPPING, ())
+    again = after(first, job, first.deadline or 0.0)
+    assert again.phase is P.STOPPING
+    assert "does not stop" in again.notices[-1].title
+
+
+def test_a_suspect_that_is_good_again_is_used_when_nothing_else_is_left() -> None:
+    r = after(waiting(suspects=("n2",)), DEAD, good=("n1", "n2"))
+    assert (r.phase, r.nodes) == (P.RESTARTING, ("n1", "n2"))
+    spared = after(waiting(suspects=("n2",)), DEAD, good=("n1", "n2", "n3"))
+    assert spared.nodes == ("n1", "n3")

@@ -236,6 +236,10 @@ def _restart_anyway(old: Any) -> Any:
     return restart
 
 
+def _shuns_for_ever(old: Any) -> Any:
+    return lambda job, good, suspects: old(job, good, suspects) if suspects else None
+
+
 def _as_we_knew_it(old: Any) -> Any:
     def running(s: Any, r: Any, policy: Any, now: Any) -> Any:
         move, after = old(s, r, policy, now)
@@ -285,7 +289,7 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
     (test_a_later_attempt_than_the_one_we_knew_is_looked_after_when_it_dies, "the attempt we knew is the one that died",
      both(rule("core.recover", P.RUNNING, _as_we_knew_it), rule("core.recover", P.STOPPING, _never_later))),
     (test_a_node_that_was_repaired_and_proved_well_is_capacity_for_the_job_it_had_hurt, "a suspect for ever",
-     wrapped("core.recover", "_note_cases", lambda old: lambda s, r: r)),
+     wrapped("core.capacity", "choose", _shuns_for_ever)),
     (test_a_rank_stuck_on_an_escalated_node_does_not_keep_its_job_from_the_spares, "no fence by attempt",
      wrapped("sim.gangs", "Gangs.refusal", _no_fence)),
     (test_a_job_without_capacity_rests_with_a_notice_and_goes_on_when_there_is_some, "nobody is told",

@@ -168,3 +168,10 @@ def waits(recovery: Recovery, why: str, at: float) -> Notice:
     body = f"{recovery.job} is stopped and waits for nodes: {why}. It goes on by itself as soon as there are enough."
     key = f"{recovery.job}/waits/{int(at // 86_400)}"
     return Notice(key, "warning", f"{recovery.job} waits for capacity", body, "", at)
+
+
+def cannot_stop(recovery: Recovery, why: str, at: float) -> Notice:
+    """Once a day while it lasts."""
+    body = f"{recovery.job} cannot be restarted yet: {why}. Look for processes that do not end on its nodes."
+    key = f"{recovery.job}/stopping/{int(at // 86_400)}"
+    return Notice(key, "warning", f"{recovery.job} does not stop", body, "", at)

@@ -123,11 +123,9 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
     journal = (*r.journal, entry)
     if len(journal) > 128:
         journal = (*journal[:8], *journal[9:])
-    waits = r.phase in (P.WAITING_FOR_CAPACITY, P.RESTARTING)
     return replace(
-        r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="",
-        journal=journal, in_case=r.in_case if waits else (),
-    )  # fmt: skip
+        r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="", journal=journal
+    )
 
 
 def _deadline(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None:
@@ -316,25 +314,19 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if barren >= policy.barren_limit:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
-    r = _note_cases(s, r)
-    shunned = tuple(n for n in r.suspects if n not in r.in_case)
-    nodes = capacity.choose(job, s.good or (), shunned)
+    good = s.good or ()
+    nodes = capacity.choose(job, good, r.suspects) or capacity.choose(
+        job, good, ()
+    )  # suspects are swapped out if possible
     if nodes is not None and now.watch < capacity.again_at(r):
         return None, replace(r, refusal=r.journal[-1].why)
     if nodes is not None:
         return (E.FOUND, capacity.words(job, nodes)), replace(r, nodes=nodes, barren=barren)
     need = len(job.nodes)
-    usable = len([n for n in (s.good or ()) if n not in shunned])
-    why = f"needs {need} good nodes, {usable} are known to be good and free"
+    why = f"needs {need} good nodes, {len(good)} are known to be good and free"
     if _due(r, now):
         return (E.TIMED_OUT, why), replace(r, refusal=why)
     return None, replace(r, refusal=why)
-
-
-def _note_cases(s: JobSlice, r: Recovery) -> Recovery:
-    """A suspect whose illness is a case is not good while that is open, and as good as any once it was proved well."""
-    found = {case.node for case in s.cases} & set(r.suspects)
-    return r if found <= set(r.in_case) else replace(r, in_case=tuple(sorted({*r.in_case, *found})))
 
 
 def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -387,6 +379,8 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.STALLED and job is not None:
         return replace(r, pending=_ask(r, Verb.COLLECT, job.nodes, what="stacks"))
     if r.phase is P.STOPPING and job is not None:
+        if r.journal[-1].event == E.TIMED_OUT and r.journal[-2].phase == P.STOPPING:  # again
+            r = replace(r, notices=(*r.notices, explain.cannot_stop(r, why, now.wall))[-8:])
         return replace(r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=r.job_step))
     if r.phase is P.EXAMINING and job is not None:
         return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))

@@ -92,17 +92,11 @@ class JobsMove(Checker):
         free = [
             n.name for n in self.world.nodes.values()
             if n.present and n.serving() and not n.job and not n.stuck and n.name not in cases
-            and self._has_no_verdict(n.name) and (n.name not in recovery.suspects or self._was_mended(n.name, job))
+            and self._has_no_verdict(n.name)
         ]  # fmt: skip
         stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
         if len(free) >= len(self.world.jobs[job].spec.nodes) and not stuck:
             self.judge.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
-
-    def _was_mended(self, name: str, job: str) -> bool:
-        """Examined and returned since the job ended there: as good as any."""
-        ended = max((f.t for f in self.world.log if f.kind == "job-end" and f.detail["job"] == job), default=0.0)
-        returned = [f for f in self.world.log if f.kind == "release" and f.node == name and not f.detail["cancel"]]
-        return any(f.t > ended for f in returned)
 
     def _has_no_verdict(self, name: str) -> bool:
         stored = self.run.store.get(NodeRecord, name)
