@@ -1,8 +1,8 @@
 """Mutants: one rule of the brain or of a door removed at a time. One that no proof notices is a hole in the proofs.
 
 `run_mutants` is behind `sickbay sim mutants`. Each mutant lives in a forked process: the patched modules are judged
-first by the seeds (world-side checkers), then, where the seeds are blind by nature, by the tests of core. Mutants of
-doors and of time must die by the seeds: nothing else looks at the truth.
+first by the seeds (world-side checkers), then, where the seeds are blind by nature, by core's tests and the scenarios.
+Mutants of doors and of time must die by the seeds: nothing else looks at the truth.
 """
 
 from __future__ import annotations
@@ -338,16 +338,17 @@ def _too_long(number: int, frame: object) -> None:
 
 
 def _by_tests() -> str:
-    tests = Path(__file__).parents[3] / "tests" / "core"
+    tests = Path(__file__).parents[3] / "tests"
     if not tests.is_dir():
         return ""
+    judges = [str(tests / "core"), *sorted(map(str, (tests / "sim").glob("test_scenarios_*.py")))]
     import pytest
 
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", str(tests)])
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", *judges])
     failed = [line for line in said.getvalue().splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return f"tests/core: {failed[0] if failed else said.getvalue()[-200:]}" if code != 0 else ""
+    return f"tests: {failed[0] if failed else said.getvalue()[-200:]}" if code != 0 else ""
 
 
 def run_mutants(seeds: int, processes: int) -> int:
