@@ -1,8 +1,8 @@
 """Mutants: one rule of the brain or of a door removed at a time. One that no proof notices is a hole in the proofs.
 
 `run_mutants` is behind `sickbay sim mutants`. Each mutant lives in a forked process: the patched modules are judged
-first by the seeds (world-side checkers), then, where the seeds are blind by nature, by core's tests and the scenarios.
-Mutants of doors and of time must die by the seeds: nothing else looks at the truth.
+first by the seeds (world-side checkers), then, where the seeds are blind by nature, by tests of core and
+controller and the scenarios. Mutants of time and of sending must die by the seeds: nothing else looks at the truth.
 """
 
 from __future__ import annotations
@@ -152,13 +152,29 @@ def _blind_door(old: Any) -> Any:
     return treat
 
 
-def _two_attempts(old: Any) -> Any:
-    def refusal(self: Any, job: Any, nodes: Any) -> str:
-        if job.live:
-            job.phase = type(job.phase).FAILED
-        return str(old(self, job, nodes))
+def _two_lives(old: Any) -> Any:
+    """A door that starts a gang beside its live attempt."""
+
+    def refusal(self: Any, job: Any, nodes: Any, from_step: Any) -> str:
+        if not job.live:
+            return str(old(self, job, nodes, from_step))
+        for name in job.nodes:
+            self.world.nodes[name].job = ""
+        return ""
 
     return refusal
+
+
+def _restart_anyway(old: Any) -> Any:
+    """... and takes any call for a new one, whatever attempt it names."""
+
+    def restart(world: Any, action: Any) -> Any:
+        from sickbay.platforms.simulated import gang_door
+
+        job = gang_door.job_of(world, action)
+        return gang_door._restart(world, action, job, job.attempt + 1) if job and action.call else old(world, action)
+
+    return restart
 
 
 def _guard_says_yes(old: Any) -> Any:
@@ -299,13 +315,15 @@ MUTANTS: tuple[Mutant, ...] = (
         _rule("core.recover", RecoveryPhase.RUNNING, _hasty_stall), _door("_stop_job", _stop_anyway))),
     Mutant("any node is good enough", _wrap("controller.jobs", "JobDesk._is_good", _reads_are_good)),
     # doors, time, leaders
-    Mutant("no guard at the door", _door("_unguarded", _guard_says_yes), True),
+    Mutant("no guard at the door", _door("_unguarded", _guard_says_yes)),
     Mutant("a re-send acts again", _all(
         _wrap("controller.loop", "Controller._prepare", _resend_for_ever), _door("_treat", _blind_door)), True),
-    Mutant("a second attempt beside a live one", _wrap("sim.gangs", "Gangs.refusal", _two_attempts), True),
+    Mutant("a second attempt beside a live one", _all(
+        _wrap("sim.gangs", "Gangs.refusal", _two_lives),
+        _wrap("platforms.simulated.gang_door", "restart", _restart_anyway))),
     Mutant("time passes while nobody watches", _wrap("controller.loop", "Controller._advance", _not_counted), True),
     Mutant("deadlines by the wall clock", _wrap("controller.loop", "Controller._now", _by_wall), True),
-    Mutant("commands are removed unread", _wrap("controller.desk", "Desk.take_commands", _commands_lost), True),
+    Mutant("commands are removed unread", _wrap("controller.desk", "Desk.take_commands", _commands_lost)),
 )  # fmt: skip
 
 
@@ -341,7 +359,11 @@ def _by_tests() -> str:
     tests = Path(__file__).parents[3] / "tests"
     if not tests.is_dir():
         return ""
-    judges = [str(tests / "core"), *sorted(map(str, (tests / "sim").glob("test_scenarios_*.py")))]
+    judges = [
+        str(tests / "core"),
+        str(tests / "controller"),
+        *sorted(map(str, (tests / "sim").glob("test_scenarios_*.py"))),
+    ]
     import pytest
 
     said = io.StringIO()
