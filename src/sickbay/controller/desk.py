@@ -80,7 +80,7 @@ class Desk(Asking):
 
     def _context(self, pool: str, now: Now) -> Context:
         policy = self._settings.policy_for(pool)
-        return Context(self._catalog, policy, self._verbs, now, self._settings.cluster)
+        return Context(self._catalog, policy, self._verbs, now, self._settings.cluster, self._settings.ceilings)
 
     def _decide(
         self, name: str, now: Now, *, granted: bool = False, refusal: admission.Refusal | None = None
@@ -217,7 +217,7 @@ class Desk(Asking):
             if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
                 continue
             policy = self._settings.policy_for(case.pool)
-            allowed = plan.allowed(case, policy, self._verbs)
+            allowed = plan.allowed(case, policy, self._verbs, self._settings.ceilings)
             verb = Verb.CORDON if case.phase is Phase.WAITING else machine.next_rung(case, allowed)
             if case.phase is Phase.QUEUED and not self._has_settled(case, policy, now):
                 continue

@@ -77,7 +77,7 @@ def _holding(turn: Turn, case: Case) -> Said:
     when = triage.soonest(case.diagnoses)
     empty = turn.s.node is None or not turn.s.node.jobs
     idle = empty or not turn.s.busy
-    may_evict = Verb.DRAIN in plan.allowed(case, policy, turn.ctx.verbs) and policy.evict
+    may_evict = Verb.DRAIN in plan.allowed(case, policy, turn.ctx.verbs, turn.ctx.ceilings) and policy.evict
     cleared = not latches_of(turn, case) and not case.newcomer
     if cleared and triage.may_clear(turn.record, case, policy, now):  # nothing is evicted for what is not there
         why = "a later observation does not show it any more; it is examined before it returns"
@@ -124,7 +124,7 @@ def _collecting(turn: Turn, case: Case) -> Said:
 def _queued(turn: Turn, case: Case) -> Said:
     if case.examine:
         return (Event.UNTREATED, "examined only, no treatment")
-    verb = machine.next_rung(case, plan.allowed(case, turn.ctx.policy, turn.ctx.verbs))
+    verb = machine.next_rung(case, plan.allowed(case, turn.ctx.policy, turn.ctx.verbs, turn.ctx.ceilings))
     if verb is None and case.visits <= 1 and case.rung is None:
         return (Event.UNTREATED, "no treatment is allowed or known for this; the checks decide")
     if verb is None:

@@ -5,7 +5,7 @@ Called when a case opens and when a new finding merges into it. Ladders are data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sickbay.catalog import Catalog
 from sickbay.model import TREATMENTS, Case, Diagnosis, Plan, Rung, Severity, Verb
@@ -53,11 +53,13 @@ def _checks(diagnoses: Sequence[Diagnosis], catalog: Catalog, before: Plan | Non
     return tuple(dict.fromkeys(names))
 
 
-def allowed(case: Case, policy: Policy, platform: frozenset[Verb]) -> frozenset[Verb]:
+def allowed(
+    case: Case, policy: Policy, platform: frozenset[Verb], ceilings: Mapping[str, frozenset[Verb]] = CEILINGS
+) -> frozenset[Verb]:
     """Verbs this case may use: what its sources may cause, the platform can do and the policy's level permits."""
     verbs: frozenset[Verb] = frozenset()
     for diagnosis in case.diagnoses:
-        verbs |= CEILINGS.get(diagnosis.source, frozenset())
+        verbs |= ceilings.get(diagnosis.source, frozenset())
     return verbs & platform & level(policy)
 
 

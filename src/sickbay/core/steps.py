@@ -27,7 +27,7 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
     """What entering a phase adds to the case besides its action."""
     now, policy = turn.ctx.now, turn.ctx.policy
     if moved.phase is Phase.REPAIRING:
-        verb = machine.next_rung(case, plan.allowed(case, policy, turn.ctx.verbs))
+        verb = machine.next_rung(case, plan.allowed(case, policy, turn.ctx.verbs, turn.ctx.ceilings))
         assert verb is not None, "ADMITTED without a rung"
         moved = machine.start_rung(moved, verb, plan.timeout_of(case.plan, verb), now.watch)
     elif moved.phase is Phase.CORDONING:
@@ -35,7 +35,7 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
     elif moved.phase is Phase.HOLDING:
         moved = _ask_checkpoint(turn, moved)
     elif moved.phase is Phase.DRAINING and moved.pending is not None:
-        evict = Verb.DRAIN in plan.allowed(moved, policy, turn.ctx.verbs) and policy.evict
+        evict = Verb.DRAIN in plan.allowed(moved, policy, turn.ctx.verbs, turn.ctx.ceilings) and policy.evict
         moved = replace(moved, pending=replace(moved.pending, args={"evict": "1" if evict else "0", "case": moved.id}))
     elif moved.phase is Phase.VERIFYING and moved.pending is not None and case.phase is Phase.REPAIRING:
         settle = max((turn.ctx.catalog.faults[d.fault].settle_s for d in moved.diagnoses), default=0.0)
@@ -45,7 +45,9 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
 
 def _ask_checkpoint(turn: Turn, case: Case) -> Case:
     jobs = turn.s.node.jobs if turn.s.node else ()
-    may_evict = Verb.DRAIN in plan.allowed(case, turn.ctx.policy, turn.ctx.verbs) and turn.ctx.policy.evict
+    may_evict = (
+        Verb.DRAIN in plan.allowed(case, turn.ctx.policy, turn.ctx.verbs, turn.ctx.ceilings) and turn.ctx.policy.evict
+    )
     if triage.soonest(case.diagnoses) is not When.CHECKPOINT or not jobs or not may_evict:
         return case
     return replace(case, pending=machine.action(case, Verb.CHECKPOINT_JOB, {"jobs": ",".join(jobs)}))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sickbay.catalog import Catalog
@@ -24,7 +25,7 @@ from sickbay.model import (
     Recovery,
     Verb,
 )
-from sickbay.settings import Policy
+from sickbay.settings import CEILINGS, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Context:
     verbs: frozenset[Verb]
     now: Now
     cluster: str = ""
+    ceilings: Mapping[str, frozenset[Verb]] = field(default_factory=lambda: CEILINGS)  # who may cause what
 
 
 @dataclass(frozen=True, slots=True)
