@@ -39,15 +39,16 @@ def wrapped(module: str, name: str, make: Callable[[Any], Any]) -> Removed:
 def _entry(table: dict[Any, Any], key: Any, value: Any) -> Removed:
     @contextmanager
     def removed() -> Iterator[None]:
-        old = table[key]
+        whole = dict(table)
         if value is None:
             del table[key]
         else:
             table[key] = value
         try:
             yield
-        finally:
-            table[key] = old
+        finally:  # in its old order too: pages are made from these tables
+            table.clear()
+            table.update(whole)
 
     return removed
 

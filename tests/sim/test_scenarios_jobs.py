@@ -10,8 +10,8 @@ import pytest
 
 from sickbay.core.recover import JobEvent
 from sickbay.model import Done, Event, JobChanged, JobPhase, Phase, Progress, RecoveryPhase, Retry, Verb
-from sickbay.platforms.simulated import gang_door
 from sickbay.settings import JobPolicy
+from sickbay.sim.mutants import restart_anyway, two_lives
 from tests.sim.removed import Removed, both, door, job_row, notices, row, rule, wrapped
 from tests.sim.ward import Ward, a_policy
 
@@ -217,25 +217,6 @@ def _life_unseen(old: Any) -> Any:
     return waiting
 
 
-def _two_lives(old: Any) -> Any:
-    def refusal(self: Any, job: Any, nodes: Any, from_step: Any) -> str:
-        if not job.live:
-            return str(old(self, job, nodes, from_step))
-        for name in job.nodes:
-            self.world.nodes[name].job = ""
-        return ""
-
-    return refusal
-
-
-def _restart_anyway(old: Any) -> Any:
-    def restart(world: Any, action: Any) -> Any:
-        job = gang_door.job_of(world, action)
-        return gang_door._restart(world, action, job, job.attempt + 1) if job and action.call else old(world, action)
-
-    return restart
-
-
 def _shuns_for_ever(old: Any) -> Any:
     return lambda job, good, suspects: old(job, good, suspects) if suspects else None
 
@@ -282,10 +263,10 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
     (test_lesson_15_an_attempt_that_still_lives_is_not_ignored_and_no_second_one_is_started,
      "a live attempt is ignored",
      both(rule("core.recover", P.WAITING_FOR_CAPACITY, _life_unseen),
-          wrapped("sim.gangs", "Gangs.refusal", _two_lives))),
+          wrapped("sim.gangs", "Gangs.refusal", two_lives))),
     (test_lesson_15_an_owner_who_starts_the_job_again_is_not_doubled_by_us, "the door does not look",
-     both(wrapped("platforms.simulated.gang_door", "restart", _restart_anyway),
-          wrapped("sim.gangs", "Gangs.refusal", _two_lives))),
+     both(wrapped("platforms.simulated.gang_door", "restart", restart_anyway),
+          wrapped("sim.gangs", "Gangs.refusal", two_lives))),
     (test_a_later_attempt_than_the_one_we_knew_is_looked_after_when_it_dies, "the attempt we knew is the one that died",
      both(rule("core.recover", P.RUNNING, _as_we_knew_it), rule("core.recover", P.STOPPING, _never_later))),
     (test_a_node_that_was_repaired_and_proved_well_is_capacity_for_the_job_it_had_hurt, "a suspect for ever",

@@ -152,7 +152,7 @@ def _blind_door(old: Any) -> Any:
     return treat
 
 
-def _two_lives(old: Any) -> Any:
+def two_lives(old: Any) -> Any:
     """A door that starts a gang beside its live attempt."""
 
     def refusal(self: Any, job: Any, nodes: Any, from_step: Any) -> str:
@@ -165,7 +165,7 @@ def _two_lives(old: Any) -> Any:
     return refusal
 
 
-def _restart_anyway(old: Any) -> Any:
+def restart_anyway(old: Any) -> Any:
     """... and takes any call for a new one, whatever attempt it names."""
 
     def restart(world: Any, action: Any) -> Any:
@@ -319,8 +319,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a re-send acts again", _all(
         _wrap("controller.loop", "Controller._prepare", _resend_for_ever), _door("_treat", _blind_door)), True),
     Mutant("a second attempt beside a live one", _all(
-        _wrap("sim.gangs", "Gangs.refusal", _two_lives),
-        _wrap("platforms.simulated.gang_door", "restart", _restart_anyway))),
+        _wrap("sim.gangs", "Gangs.refusal", two_lives),
+        _wrap("platforms.simulated.gang_door", "restart", restart_anyway))),
     Mutant("time passes while nobody watches", _wrap("controller.loop", "Controller._advance", _not_counted), True),
     Mutant("deadlines by the wall clock", _wrap("controller.loop", "Controller._now", _by_wall), True),
     Mutant("commands are removed unread", _wrap("controller.desk", "Desk.take_commands", _commands_lost)),
