@@ -434,6 +434,25 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent says of its node, whole, each time: sent at once when something changed and as a heartbeat besides.
+
+    Findings are its latched verdicts and the newest answer of each check, worst first. At least once; ids make it once.
+    """
+
+    node: str
+    boot_id: str
+    sequence: int  # grows with each report of one agent's state folder; the larger is the newer
+    at: float
+    findings: tuple[Finding, ...] = ()
+    gpus: tuple[Gpu, ...] = ()  # the map of the last healthy cycle
+    factors: Mapping[str, str] = field(default_factory=dict)  # driver, vbios, efa, nccl, kernel, instance-type ...
+    instance: str = ""
+    cluster: str = ""
+    schema: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]

@@ -5,7 +5,7 @@ Adapters implement them knowing only `model`; `controller/` and `agent/` call th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -44,6 +44,7 @@ class Completed:
     stderr: str
     timed_out: bool = False
     missing: bool = False  # no such tool
+    stuck: bool = False  # with timed_out: it could not even be killed (D state) and was left behind
 
 
 class Host(Protocol):
@@ -55,7 +56,15 @@ class Host(Protocol):
         """Run a command, never through a shell. Never raises; output is bounded to 8 MiB."""
 
     def read(self, path: str) -> str | None:
-        """A file's text, or None if it cannot be read. Bounded to 8 MiB."""
+        """A file's text, or None if it cannot be read. Bounded to 8 MiB. For /proc, /sys, /etc: what may hang, run."""
+
+    def names(self, path: str) -> tuple[str, ...] | None:
+        """The names in a folder of /proc, /sys, /dev or /etc, sorted; None if it is not there. Bounded to 65,536."""
+
+    def fetch(
+        self, url: str, timeout_s: float, method: str = "GET", headers: Mapping[str, str] | None = None
+    ) -> str | None:
+        """The body of an answer with status 200, bounded to 1 MiB; None otherwise. For the machine's own metadata."""
 
     def kernel_lines(self, cursor: str) -> tuple[list[str], str]:
         """Kernel-origin records after the cursor ("" = from this boot's start), and the cursor to hand in next time."""

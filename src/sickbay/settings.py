@@ -205,8 +205,12 @@ class AgentSettings:
     """Seconds for the all-reduce test across nodes."""
     efa_timeout_s: float = 180.0
     """Seconds for the loopback test of one network adapter."""
-    light_checks: tuple[str, ...] = ("nvidia-smi", "efa-enumeration", "topology")
-    """The checks of each cycle, by name or by the original suite's number."""
+    light_checks: tuple[str, ...] = (
+        "nvidia-smi", "efa-enumeration", "topology", "nvlink-errors", "gpu-slowdown", "pcie", "dcgm-health",
+        "infiniband", "efa-counters", "peermem", "stuck-processes", "local-disks", "disk-space", "shared-storage",
+        "host-memory", "clock", "instance-events",
+    )  # fmt: skip
+    """The checks of each cycle, by name or by the original suite's number. None of them occupies a GPU."""
     kernel_log_lines: int = 4_000
     """Kernel lines read back when the agent starts without a cursor."""
     max_retired_pages_sbe: int = 60
@@ -215,6 +219,54 @@ class AgentSettings:
     """Standalone mode: may the agent label its node?"""
     taint: bool = True
     """Standalone mode: may the agent taint its node? In managed mode the controller cordons, so that limits hold."""
+    mode: str = "managed"
+    """managed: the controller decides, and reserves a node before a deep check. standalone: no controller; the agent
+    runs level-2 diagnostics on an idle node by itself and labels or taints its node, as the original suite does."""
+    publishers: tuple[str, ...] = ("stdout",)
+    """Where findings go: http (the controller's ingest), stdout (JSON lines), textfile (for node_exporter), emf
+    (CloudWatch embedded metric format on standard output). The Kubernetes one comes with its platform."""
+    state_dir: str = "/var/lib/sickbay"
+    """Folder on the node for the cursor, the latched verdicts, the GPU map and the spool. It must survive the agent."""
+    ingest_url: str = ""
+    """Publisher http: the controller's ingest, such as "https://sickbay.example.com:8443"."""
+    token_file: str = ""
+    """Publisher http: file with this node's token (`sickbay token NODE` on the controller makes one)."""
+    ca_file: str = ""
+    """Publisher http: certificates to trust besides the system's."""
+    spool_mb: int = 16
+    """Publisher http: room on disk for reports that could not be sent. When it is full the oldest go."""
+    textfile_dir: str = "/var/lib/node_exporter/textfile_collector"
+    """Publisher textfile: the folder that node_exporter reads."""
+    listen: str = "127.0.0.1:9464"
+    """Address of /metrics and /healthz; empty: none."""
+    kmsg: str = "/dev/kmsg"
+    """The kernel log's device. Where it cannot be read, journald is followed instead."""
+    instance_type: str = ""
+    """The node's type where the machine's metadata does not say, such as "p5.48xlarge"; on Kubernetes its label."""
+    profiles_file: str = ""
+    """An instance-profiles.conf of the original suite, or a TOML file of ours; its rows go before the built-in ones."""
+    shared_paths: tuple[str, ...] = ()
+    """Folders on shared file systems (FSx for Lustre, NFS) that must answer. Empty: those found in /proc/mounts."""
+    condition_owner: str = "agent"
+    """Who sets the condition GPUProblem: agent, or npd (node-problem-detector, fed by `sickbay npd-check`)."""
+    host_metrics_s: float = 60.0
+    """Seconds between host metrics: CPU, memory, disk, network, GPU use. As the originals' CloudWatch agent."""
+    allow_inject: bool = False
+    """May `sickbay inject` rehearse faults on this node? Off: a rehearsal nobody announced looks like a real fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """The controller's door for agents that no platform carries: ECS, Slurm, bare machines."""
+
+    listen: str = ""
+    """Address such as "0.0.0.0:8443". Empty: closed."""
+    secret_file: str = ""
+    """File with one secret a line; tokens are made with the first and accepted by any. Needed when `listen` is set."""
+    cert_file: str = ""
+    """TLS certificate chain, PEM. Empty: plain HTTP, for behind a proxy or on loopback."""
+    key_file: str = ""
+    """TLS private key, PEM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +310,8 @@ class Settings:
     """The embedded store's file."""
     agent: AgentSettings = AgentSettings()
     """The shell on each node."""
+    ingest: IngestSettings = IngestSettings()
+    """The controller's door for agents."""
     notify: NotifySettings = NotifySettings()
     """Where notices go besides the log."""
 

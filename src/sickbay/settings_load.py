@@ -21,6 +21,7 @@ from sickbay.errors import ConfigError
 from sickbay.settings import (
     AgentSettings,
     ControllerSettings,
+    IngestSettings,
     JobPolicy,
     NotifySettings,
     Policy,
@@ -37,6 +38,7 @@ GROUPS: Mapping[str, type[Any]] = {
     "controller": ControllerSettings,
     "sqlite": SqliteSettings,
     "agent": AgentSettings,
+    "ingest": IngestSettings,
     "notify": NotifySettings,
 }
 _TOP = tuple(field.name for field in dataclasses.fields(Settings) if field.name not in (*GROUPS, "pools"))

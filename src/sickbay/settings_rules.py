@@ -17,7 +17,14 @@ from typing import Any, NoReturn, get_origin, get_type_hints
 from sickbay.model import Severity, Verb
 from sickbay.settings import CEILINGS, LEVELS, Limit
 
-CHECKS = ("nvidia-smi", "dcgm-l2", "efa-enumeration", "topology", "dcgm-l4", "nccl-allreduce", "efa-loopback")
+SUITE = ("nvidia-smi", "dcgm-l2", "efa-enumeration", "topology", "dcgm-l4", "nccl-allreduce", "efa-loopback")
+CHECKS = (  # tests/checks/test_registry.py: the same names as checks.ALL, which settings may not import
+    *SUITE, "kernel-log", "dcgm-health", "nvlink-errors", "gpu-slowdown", "gpu-processes", "pcie", "infiniband",
+    "efa-counters", "peermem", "stuck-processes", "local-disks", "disk-space", "shared-storage", "host-memory", "clock",
+    "instance-events", "gpu-matmul", "gpu-speed",
+)  # fmt: skip
+PUBLISHERS = ("http", "stdout", "textfile", "emf")
+_LISTEN = (r"\S*:\d{1,5}", 'an address and a port such as "0.0.0.0:9464"')
 ACTS = LEVELS[1:]  # what may be counted or need approval
 
 # Allowed words, by "Group.field" (for tuples and mappings: of each word in it).
@@ -32,12 +39,15 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "Policy.per_window": ACTS,
     "SqliteSettings.synchronous": ("FULL", "NORMAL", "EXTRA", "OFF"),
     "AgentSettings.light_checks": CHECKS,
+    "AgentSettings.mode": ("managed", "standalone"),
+    "AgentSettings.publishers": PUBLISHERS,
+    "AgentSettings.condition_owner": ("agent", "npd"),
 }
 
 # Other spellings that are understood, most of them the originals'.
 SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "Settings.severity_overrides": {"ISOLATE": "REPLACE", "PASS": "NONE"},
-    "AgentSettings.light_checks": {str(number): name for number, name in enumerate(CHECKS)},
+    "AgentSettings.light_checks": {str(number): name for number, name in enumerate(SUITE)},
 }
 
 # Smallest and largest, where the convention of `_range` does not fit.
@@ -63,6 +73,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "AgentSettings.metrics_interval_s": (1, 86_400),
     "AgentSettings.kernel_log_lines": (0, 1_000_000),
     "AgentSettings.max_retired_pages_sbe": (0, 64),
+    "AgentSettings.spool_mb": (1, 4_096),
+    "AgentSettings.host_metrics_s": (1, 86_400),
 }
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -72,10 +84,21 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
     "Policy.windows": (rf"(?:{_DAY}(?:-{_DAY})? )?{_TIME}-{_TIME}", 'a window such as "Mon-Fri 02:00-05:00", in UTC'),
     "Settings.cluster": (r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,252}", 'a name such as "east-1", without spaces'),
     "Settings.data_dir": (r"[^\0]+", "a folder"),
+    "AgentSettings.ingest_url": (r"https?://[^\s/]+\S*", 'an address such as "https://sickbay.example.com:8443"'),
+    "AgentSettings.listen": _LISTEN,
+    "IngestSettings.listen": _LISTEN,
     "NotifySettings.webhook_url": (r"https?://[^\s/]+\S*", 'an address such as "https://chat.example.com/hook"'),
     "NotifySettings.sns_topic_arn": (r"arn:aws[a-z-]*:sns:\S+:\d+:\S+", 'such as "arn:aws:sns:REGION:ACCOUNT:TOPIC"'),
 }
-MAY_BE_EMPTY = frozenset({"NotifySettings.webhook_url", "NotifySettings.sns_topic_arn"})
+MAY_BE_EMPTY = frozenset(
+    {
+        "NotifySettings.webhook_url",
+        "NotifySettings.sns_topic_arn",
+        "AgentSettings.ingest_url",
+        "AgentSettings.listen",
+        "IngestSettings.listen",
+    }
+)
 CODE = re.compile(r"[a-z][a-z0-9_-]*(\.[A-Za-z0-9_-]+)+")
 
 SECRET = frozenset({"notify.webhook_url"})  # shown with its host only

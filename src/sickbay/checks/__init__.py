@@ -5,24 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from sickbay.checks import dcgm_diag, kernel_log, nvidia_smi
-from sickbay.checks.signs import Ask, Reading, Sign
-from sickbay.ports import Host
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    number: int | None  # in the originals' suite; None: not one of theirs
-    collect: Callable[[Host, Ask], Reading]
-    judge: Callable[[Reading, Ask], list[Sign]]
-
+from sickbay.checks.signs import Check
 
 ALL: tuple[Check, ...] = (
-    Check("nvidia-smi", 0, nvidia_smi.collect, nvidia_smi.judge),
+    Check("nvidia-smi", 0, nvidia_smi.collect, nvidia_smi.judge, file="0-nvidia-smi"),
     Check("dcgm-l2", 1, dcgm_diag.collect_l2, dcgm_diag.judge),
     Check("dcgm-l4", 4, dcgm_diag.collect_l4, dcgm_diag.judge),
     Check("kernel-log", None, kernel_log.collect, kernel_log.judge),

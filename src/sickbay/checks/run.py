@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import count
 
 from sickbay.catalog import Catalog
-from sickbay.checks import BY_NAME, Check
+from sickbay.checks import BY_NAME
 from sickbay.checks.nvidia_smi import inventory
-from sickbay.checks.signs import Ask, Sign, Stamp, finding, quote
+from sickbay.checks.signs import Ask, Check, Sign, Stamp, finding, quote
 from sickbay.model import Finding, Gpu, Status
 from sickbay.ports import Host
 
@@ -29,12 +29,14 @@ def run(
     cursor: str = "",
     sequence: Iterator[int] | None = None,
     gpus: Sequence[Gpu] = (),
+    ask: Ask | None = None,
 ) -> list[Finding]:
     """The findings of these checks, in order. Ids are "<boot id>/<n>", n from `sequence` (the agent's own counter).
 
     `gpus` is the agent's map from its last healthy cycle: it puts a serial and an address on what names only an index.
+    `ask` is what the caller knows beyond that: profile, series of earlier polls, limits, suite.
     """
-    ask = Ask(expected_gpus, cursor)
+    ask = _completed(ask or Ask(), host, expected_gpus, cursor, at)
     numbers = sequence if sequence is not None else count(1)
     boot = _boot_id(host)
     parts = _Parts(gpus)
@@ -43,6 +45,21 @@ def run(
         stamp = Stamp(name, host.name, boot, at, answers)
         found += [finding(parts.placed(sign), catalog, stamp, next(numbers)) for sign in _signs(host, name, ask, parts)]
     return found
+
+
+def _completed(ask: Ask, host: Host, expected: int | None, cursor: str, at: float) -> Ask:
+    known = expected if expected is not None else ask.expected_gpus
+    if known is None and ask.profile is not None:
+        known = ask.profile.gpus or None
+    uptime = ask.uptime_s if ask.uptime_s is not None else _uptime(host)
+    return replace(ask, expected_gpus=known, cursor=cursor or ask.cursor, at=at, uptime_s=uptime)
+
+
+def _uptime(host: Host) -> float | None:
+    try:
+        return float((host.read("/proc/uptime") or "").split()[0])
+    except (ValueError, IndexError):
+        return None
 
 
 class _Parts:
@@ -82,6 +99,8 @@ def _tried(host: Host, check: Check, ask: Ask, parts: _Parts) -> list[Sign]:
         reading = check.collect(host, ask)
         if check.name == "nvidia-smi" and not parts.by_pci:
             parts.learn(inventory(reading.done.stdout))
+        if check.samples is not None:
+            ask.series.add(ask.at, check.samples(reading))
         return check.judge(reading, ask)
     except Exception as broken:  # a check that breaks has seen nothing: the boundary where that becomes UNKNOWN
         said = f"{check.name} broke: {type(broken).__name__}"

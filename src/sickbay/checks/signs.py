@@ -6,29 +6,47 @@ code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sickbay.catalog import Catalog
+from sickbay.catalog import Catalog, Profile
+from sickbay.catalog.thresholds import thresholds
+from sickbay.checks.series import Series
 from sickbay.model import Finding, Place, Severity, Status
-from sickbay.ports import Completed
+from sickbay.ports import Completed, Host
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What the caller wants checked: how many GPUs there should be, and which kernel records are new."""
+    """What the caller wants checked, and what is known beforehand. A judge sees nothing of the world but this."""
 
     expected_gpus: int | None = None
-    cursor: str = ""
+    cursor: str = ""  # kernel-log: records after this one are new
+    profile: Profile | None = None  # None: the type is not known, so counts are UNKNOWN and never "pass"
+    uptime_s: float | None = None  # None: not known, which is no boot grace
+    at: float = 0.0  # now, wall
+    series: Series = field(default_factory=Series)  # this check's samples of earlier polls and of this one
+    limits: Mapping[str, float] = field(default_factory=thresholds)
+    suite: str = ""  # "prolog", "quarantine", ...: some things are a fault only there
+    peers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # measure -> what other nodes reached
+    nodes: int = 1  # nccl-allreduce: how many take part
+    options: Mapping[str, str] = field(default_factory=dict)  # e.g. "shared-paths": "/fsx,/home"
+
+    @property
+    def young(self) -> bool:
+        """Within the boot grace: links and fabrics are still training, and say so."""
+        return self.uptime_s is not None and self.uptime_s < self.limits["boot-grace-s"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an instrument printed, not yet judged."""
+    """What an instrument printed, not yet judged. A check that reads several things names them."""
 
     done: Completed
     lines: tuple[str, ...] = ()
     cursor: str = ""
+    outputs: Mapping[str, Completed] = field(default_factory=dict)
+    files: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,22 @@ class Sign:
     status: Status | None = None
     count: int = 1
     part: str = ""
-    traits: Mapping[str, str] = field(default_factory=dict)
+    traits: Mapping[str, str] = field(default_factory=dict)  # a measured figure is "measure.<name>": "440.5"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check. `collect` touches the Host, `judge` is pure, `samples` are the figures to remember between polls."""
+
+    name: str
+    number: int | None  # in the originals' suite; None: not one of theirs
+    collect: Callable[[Host, Ask], Reading]
+    judge: Callable[[Reading, Ask], list[Sign]]
+    samples: Callable[[Reading], Mapping[str, float]] | None = None
+    deep: bool = False  # occupies the GPUs or the network: only on an idle node, or when told --exclusive
+    file: str = ""  # the originals' CHECK_NAME, e.g. "1-dcgm-diag-l2"; "": the name
+    own_limit_s: float = 0.0  # > 0: this check's own time limit, which no outer one may cut (L4: 9000 s)
+    keeps: Callable[[Reading], Mapping[str, str]] | None = None  # raw artefacts for --results-dir: file name -> text
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +136,17 @@ def unusable(done: Completed, tool: str) -> Sign | None:
     """No tool, or no answer in time: we cannot see, which is neither health nor sickness."""
     if done.missing:
         return Sign("tool.missing", f"{tool} is not installed here, so we cannot tell", status=Status.UNKNOWN)
+    if done.stuck:
+        said = f"{tool} hangs in the kernel and cannot even be killed"
+        return Sign("smi.driver-hung" if tool == "nvidia-smi" else "tool.timeout", said, status=_stuck(tool))
     if done.timed_out:
         return Sign("tool.timeout", f"{tool} did not answer in time, so we cannot tell", status=Status.UNKNOWN)
     return None
+
+
+def _stuck(tool: str) -> Status | None:
+    """Only the driver's own tool says something about the driver; another one in D state is an instrument we lost."""
+    return None if tool == "nvidia-smi" else Status.UNKNOWN
 
 
 def quote(*lines: str, most: int = 4) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sickbay.ports import Completed
@@ -46,6 +46,14 @@ class SimHost:
         if path == "/proc/uptime":
             up = self.world.now - self.node.boot_at
             return f"{up:.2f} {up * 90:.2f}\n"
+        return None
+
+    def names(self, path: str) -> tuple[str, ...] | None:
+        return None
+
+    def fetch(
+        self, url: str, timeout_s: float, method: str = "GET", headers: Mapping[str, str] | None = None
+    ) -> str | None:
         return None
 
     def kernel_lines(self, cursor: str) -> tuple[list[str], str]:
