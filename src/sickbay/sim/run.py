@@ -47,6 +47,7 @@ class Brain:
         self.controller: Controller | None = None
         self._standby: Controller | None = None
         self.next_turn = world.now
+        self.first_led: float | None = None
 
     def start(self) -> bool:
         self._standby = self._standby or self._make()
@@ -54,6 +55,7 @@ class Brain:
             self.next_turn = self._world.now + STANDBY_S
             return False
         self.controller, self._standby, self.next_turn = self._standby, None, self._world.now
+        self.first_led = self._world.now if self.first_led is None else self.first_led
         return True
 
     def crash(self) -> None:
@@ -70,7 +72,7 @@ class Brain:
         try:
             sleep = self.controller.turn()
         except NotLeader:
-            self.controller.abandon()
+            self.controller.stop()  # gives back what it may still hold: an orphaned lock would keep everybody out
             self.controller, self.next_turn = None, self._world.now + STANDBY_S
             return
         self.next_turn = self._world.now + max(sleep, 0.01)
@@ -92,7 +94,7 @@ class SimRun:
         self.platform = SimulatedPlatform(world, evidence_dir=evidence_dir, progress_s=progress_s)
         self._door: Platform = wrap(self.platform) if wrap else self.platform
         self.mailbox = Mailbox()
-        self._leader, self._clock = leader, clock or world.clock
+        self._leader, self.clock = leader, clock or world.clock
         self.brains: list[Brain] = []
         self.on_turn: list[Callable[[], None]] = []
 
@@ -103,7 +105,7 @@ class SimRun:
 
     def _controller(self) -> Controller:
         return Controller(
-            self._door, self.store, self.catalog, self.settings, self._clock, self._leader(),
+            self._door, self.store, self.catalog, self.settings, self.clock, self._leader(),
             Outbox([self.mailbox]), InlineCrew(),
         )  # fmt: skip
 

@@ -202,6 +202,7 @@ class SwarmClock:
         self._world, self._mood = world, mood
         self.offset = 0.0
         self.leap = 0.0
+        self.leaps: list[float] = []  # when the monotonic clock leapt
 
     def now(self) -> float:
         return self._world.clock.now() + self.offset
@@ -212,7 +213,9 @@ class SwarmClock:
     def maybe_jump(self) -> None:
         if self._mood.strikes(self._mood.swarm.jump):
             self.offset += self._mood.rng.choice((-7200.0, -60.0, 60.0, 3600.0, 86_400.0))
-            self.leap += self._mood.rng.choice((0.0,) * 8 + (30.0, 4000.0))
+            leap = self._mood.rng.choice((0.0,) * 8 + (30.0, 4000.0))
+            self.leap += leap
+            self.leaps += [self._world.now] if leap else []
 
 
 class Lock:

@@ -84,8 +84,16 @@ class JobsMove(Checker):
 
     def _must_have_ended(self, job: str) -> None:
         ended = [r for r in self.run.store.history(Recovery, limit=1000) if r.job == job]
+        if self._died_unseen(job):
+            return
         if not ended or ended[0].phase is not RecoveryPhase.FAILED:
             self.judge.complain(None, f"{job} died and nobody looks after it")
+
+    def _died_unseen(self, job: str) -> bool:
+        """Dead before anybody led: nobody knows whether its owner still wants it, so it is not brought back."""
+        led = min((b.first_led for b in self.run.brains if b.first_led is not None), default=float("inf"))
+        ends = [fact.t for fact in self.world.log if fact.kind == "job-end" and fact.detail["job"] == job]
+        return bool(ends) and ends[-1] < led
 
     def _must_lack_room(self, job: str, recovery: Recovery) -> None:
         cases = {c.value.node for c in self.run.store.list(Case)}
