@@ -91,7 +91,7 @@ class JobsMove(Checker):
 
     def _died_unseen(self, job: str) -> bool:
         """Dead before anybody led: nobody knows whether its owner still wants it, so it is not brought back."""
-        led = min((b.first_led for b in self.run.brains if b.first_led is not None), default=float("inf"))
+        led = min((b.first_led for b in self.run.brains if b.first_led is not None), default=0.0)
         ends = [fact.t for fact in self.world.log if fact.kind == "job-end" and fact.detail["job"] == job]
         return bool(ends) and ends[-1] < led
 
