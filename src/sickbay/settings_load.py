@@ -177,6 +177,14 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
             f"{loop.heartbeat_s:g} is shorter than one cycle of the agent ({settings.agent.check_interval_s:g})",
             "every node would count as unseen between cycles: three cycles are usual",
         )
+    if settings.ingest.listen and not settings.ingest.secret_file:
+        yield (
+            "ingest.secret_file",
+            f"not set, though ingest.listen is {settings.ingest.listen!r}",
+            "name a file with one secret a line: tokens are made and checked with it",
+        )
+    if settings.ingest.key_file and not settings.ingest.cert_file:
+        yield ("ingest.cert_file", "not set, though ingest.key_file is", "name the certificate that belongs to the key")
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

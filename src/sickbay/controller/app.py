@@ -12,8 +12,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from sickbay.catalog import load
 from sickbay.controller.crew import PoolCrew
@@ -21,7 +22,7 @@ from sickbay.controller.leader import FileLeader
 from sickbay.controller.loop import Controller
 from sickbay.controller.outbox import Outbox
 from sickbay.errors import NotLeader, StoreError, UserError
-from sickbay.model import Notice
+from sickbay.model import Notice, Report
 from sickbay.notifiers.log import LogNotifier
 from sickbay.ports import Clock, Notifier, Platform, Store
 from sickbay.settings import Settings
@@ -86,12 +87,61 @@ def run(settings: Settings, stop: threading.Event, trial: Trial | None = None) -
     try:
         site = PLATFORMS[settings.platform](settings, trial or Trial())
         try:
-            _Process(settings, store, site, stop).serve()
+            _serve(settings, store, site, stop)
         finally:
             site.close()
     finally:
         store.close()
     log.info("stopped")
+
+
+def _serve(settings: Settings, store: Store, site: Site, stop: threading.Event) -> None:
+    """The process on its platform; with `ingest.listen` set, also on what agents report by themselves."""
+    if not settings.ingest.listen:
+        _Process(settings, store, site, stop).serve()
+        return
+    from sickbay.platforms.reported import ReportedFleet
+
+    fleet = ReportedFleet(site.platform, RealClock())
+    process = _Process(settings, store, replace(site, platform=fleet), stop)
+    ingest = open_ingest(settings, fleet.report, lambda: process.leads)
+    try:
+        process.serve()
+    finally:
+        ingest.close()
+
+
+class RealClock:
+    """Agents live in real time, however fast a simulated fleet runs."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Served(Protocol):
+    """As web.serve.Served, which is imported only where it is used."""
+
+    port: int
+
+    def close(self) -> None: ...
+
+
+def open_ingest(settings: Settings, take: Callable[[Report], str], leads: Callable[[], bool]) -> Served:
+    """Listen for agents. UserError when the settings, the secrets or the port do not let us."""
+    try:
+        from sickbay.web.ingest import Desk, Ingest
+        from sickbay.web.serve import Served as Server
+    except ImportError as missing:
+        raise UserError(
+            f"ingest.listen is set, but {missing.name} is not installed: pip install 'sickbay[web]'"
+        ) from missing
+    from sickbay.web.tokens import Secrets
+
+    desk = Desk(take, leads, Secrets(settings.ingest.secret_file), settings.cluster, RealClock())
+    return Server(Ingest(desk).app(), settings.ingest)
 
 
 def data_dir(settings: Settings) -> Path:
@@ -149,6 +199,7 @@ class _Process:
         self._catalog = load().with_overrides(settings.severity_overrides)
         self._leader = FileLeader(data_dir(settings) / "leader.lock")
         self._standing_by = False
+        self.leads = False  # read by the ingest's thread: a standby takes no reports
 
     def serve(self) -> None:
         while not self._stop.is_set():
@@ -175,11 +226,13 @@ class _Process:
         try:
             if not self._wait_for_the_lead(controller):
                 return
+            self.leads = True
             self._passes(controller)
         except BaseException:
             controller.abandon()
             raise
         finally:
+            self.leads = False
             controller.stop()
             self._leader.release()
             post.close()
