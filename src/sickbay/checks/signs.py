@@ -37,6 +37,14 @@ class Ask:
         """Within the boot grace: links and fabrics are still training, and say so."""
         return self.uptime_s is not None and self.uptime_s < self.limits["boot-grace-s"]
 
+    def number(self, option: str, default: float) -> float:
+        """An option that is a number, not below 0; the default where it is absent or no such number."""
+        try:
+            value = float(self.options.get(option, default))
+        except ValueError:
+            return default
+        return value if 0 <= value < 1e9 else default
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
