@@ -5,13 +5,41 @@
 
 from __future__ import annotations
 
-from sickbay.checks import dcgm_diag, kernel_log, nvidia_smi
+from sickbay.checks import (
+    dcgm_diag,
+    dcgm_health,
+    efa_counters,
+    efa_enumeration,
+    efa_loopback,
+    gpu_processes,
+    gpu_slowdown,
+    infiniband,
+    kernel_log,
+    nccl_allreduce,
+    nvidia_smi,
+    nvlink_errors,
+    pcie,
+    peermem,
+    topology,
+)
 from sickbay.checks.signs import Check
 
 ALL: tuple[Check, ...] = (
-    Check("nvidia-smi", 0, nvidia_smi.collect, nvidia_smi.judge, file="0-nvidia-smi"),
-    Check("dcgm-l2", 1, dcgm_diag.collect_l2, dcgm_diag.judge),
-    Check("dcgm-l4", 4, dcgm_diag.collect_l4, dcgm_diag.judge),
+    nvidia_smi.CHECK,
+    topology.CHECK,
+    nvlink_errors.CHECK,
+    gpu_slowdown.CHECK,
+    gpu_processes.CHECK,
+    pcie.CHECK,
+    dcgm_diag.CHECK_L2,
+    dcgm_diag.CHECK_L4,
+    dcgm_health.CHECK,
+    efa_enumeration.CHECK,
+    nccl_allreduce.CHECK,
+    efa_loopback.CHECK,
+    efa_counters.CHECK,
+    infiniband.CHECK,
+    peermem.CHECK,
     Check("kernel-log", None, kernel_log.collect, kernel_log.judge),
 )
 

@@ -1,11 +1,12 @@
-"""Reads `nvidia-smi -q` text and `-q -x` XML into the same plain table per GPU: {"ecc_errors/volatile/...": value}.
+"""Reads `nvidia-smi -q` text, `-q -x` XML and our own NVML table into one table per GPU: {"ecc_errors/...": value}.
 
-`checks/nvidia_smi` judges the table. Keys differ by driver age and between text and XML; `KEYS` is where they meet.
-It must never fail on broken input: what cannot be read is simply not there.
+`checks/nvidia_smi`, `topology` and `gpu_slowdown` judge the table. Keys differ by driver age and between text and XML;
+`_XML_NAMES` is where they meet. It must never fail on broken input: what cannot be read is simply not there.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as tree
 from collections.abc import Iterator, Mapping
@@ -38,7 +39,8 @@ class Report:
 
 
 _NO_VALUE = re.compile(
-    r"\[?(?:n/a|not supported|unknown error|insufficient permissions|requested functionality has been .*)\]?",
+    r"\[?(?:n/a|not supported|not found|unknown error|gpu is lost|gpu requires reset|insufficient permissions"
+    r"|requested functionality has been .*)\]?",
     re.IGNORECASE,
 )
 
@@ -62,7 +64,27 @@ _short_key = lru_cache(maxsize=2_000)(_key)  # a report repeats its few hundred 
 def parse(text: str) -> Report:
     """Read once, asked twice: the check takes the inventory of GPUs first and judges then. Nobody changes a Report."""
     begin = text.find("<nvidia_smi_log")
-    return _xml(text, begin) if begin >= 0 else _text(text)
+    if begin >= 0:
+        return _xml(text, begin)
+    return _nvml(text) if text.startswith(NVML_HEAD) else _text(text)
+
+
+NVML_HEAD = '{"sickbay-nvml": 1,'  # how `checks/nvml` begins what it prints, so that nothing else is taken for it
+
+
+def _nvml(text: str) -> Report:
+    try:
+        told, _ = json.JSONDecoder().raw_decode(text)  # a library's warnings may follow on the other stream
+        cards = [_nvml_card(gpu) for gpu in told["gpus"][:MOST_GPUS]]
+        return Report(str(told["driver"])[:64], int(told["attached"]), cards)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Report(loose=["an NVML table that cannot be read"])
+
+
+def _nvml_card(gpu: dict[str, dict[str, str]]) -> Card:
+    fields = {str(name)[:200]: str(value)[:200] for name, value in list(gpu["fields"].items())[:MOST_FIELDS]}
+    address = str(gpu["bus_id"])
+    return Card(device(address) if address.count(":") == 2 else "", fields)
 
 
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
@@ -122,6 +144,15 @@ _XML_NAMES = {
     "uuid": "gpu_uuid",
     "clocks_throttle_reasons": "clocks_event_reasons",
     "sram_uncorrectable_secded": "sram_uncorrectable_sec_ded",
+    "multiple_single_bit_retirement": "single_bit_ecc",
+    "double_bit_retirement": "double_bit_ecc",
+    "pcie_gen": "pcie_generation",
+    "link_widths": "link_width",
+    "max_link_gen": "max",
+    "current_link_gen": "current",
+    "max_link_width": "max",
+    "current_link_width": "current",
+    "gpu_util": "gpu",
 }
 _REASON = re.compile(r"clocks_(?:event|throttle)_reason_")
 

@@ -1,4 +1,5 @@
-"""What nvidia-smi prints about a simulated host, mistakes included: -q, -q -x, -L, --query-gpu, nvlink -s.
+"""What nvidia-smi prints about a simulated host, mistakes included: -q, -q -x, -L, --query-gpu, and by way of
+`smi_links` topo -m, nvlink -s, nvlink -e and --query-compute-apps.
 
 Formats follow driver R580/R590 captures of H100 hosts; a GPU that is lost prints the line the real tool prints, and the
 blocks of the surviving GPUs follow. SimHost calls it; it reads the truth and never changes it.
@@ -11,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from sickbay.ports import Completed
+from sickbay.sim import smi_links
 from sickbay.sim.hardware import SimGpu, SimNode
+from sickbay.sim.smi_links import LINKS, MODEL
 
-MODEL = "NVIDIA H100 80GB HBM3"
-LINKS = 18
 WIDTH = 51
 
 
@@ -24,9 +25,15 @@ def run(node: SimNode, argv: Sequence[str], now: float) -> Completed:
         return Completed(None, "", "", timed_out=True)
     words = list(argv)
     if words[:1] == ["nvlink"]:
-        return Completed(0, _nvlink(node), "")
+        return Completed(0, _nvlink(node, "-e" in words or "--errorcounters" in words), "")
+    if words[:2] == ["topo", "-m"]:
+        return _with_losses(node, smi_links.topology(node))
+    apps = next((w for w in words if w.startswith("--query-compute-apps=")), "")
+    if apps:
+        header = not any("noheader" in w for w in words)
+        return _with_losses(node, smi_links.compute_apps(node, apps.partition("=")[2].split(","), header))
     if "-L" in words or "--list-gpus" in words:
-        return _with_losses(node, "".join(_list_row(gpu) for gpu in node.gpus if not gpu.lost))
+        return _with_losses(node, "".join(smi_links.list_row(gpu) for gpu in node.gpus if not gpu.lost))
     query = next((w for w in words if w.startswith("--query-gpu=")), "")
     if query:
         return _with_losses(node, _csv(node, query.partition("=")[2].split(","), words, now))
@@ -54,10 +61,6 @@ def _handle(gpu: SimGpu) -> str:
 
 def _bus_id(gpu: SimGpu) -> str:
     return f"0000{gpu.pci.upper()}.0"
-
-
-def _list_row(gpu: SimGpu) -> str:
-    return f"GPU {gpu.slot}: {MODEL} (UUID: {gpu.uuid})\n"
 
 
 def _stamp(now: float) -> str:
@@ -305,23 +308,24 @@ def _csv(node: SimNode, fields: list[str], words: Sequence[str], now: float) -> 
                 "timestamp": _stamp(now),
                 "driver_version": node.driver,
                 "count": str(len(node.gpus)),
+                "pstate": "P0",
+                "utilization.gpu": "97 %" if node.job else "0 %",
+                "pcie.link.width.current": "16",
+                "pcie.link.width.max": "16",
+                "pcie.link.gen.current": "5",
+                "pcie.link.gen.max": "5",
             }
             rows.append(", ".join(reading.get(_FIELDS.get(f.strip(), f.strip()), "[N/A]") for f in fields))
     return "\n".join(rows) + "\n"
 
 
-def _nvlink(node: SimNode) -> str:
+def _nvlink(node: SimNode, errors: bool) -> str:
     rows = []
     for gpu in node.gpus:
         if gpu.lost:
             rows.append(f"Unable to determine the device handle for {_handle(gpu)}: {_LOST}")
             continue
-        rows.append(_list_row(gpu).rstrip())
-        down = gpu.sign("links_down") or 0
-        if down >= LINKS:
-            rows.append("NVML: Unable to retrieve Nvlink information as all links are inActive")
-            continue
-        rows += [f"\t Link {i}: " + ("<inactive>" if i < down else "26.562 GB/s") for i in range(LINKS)]
+        rows += [smi_links.list_row(gpu).rstrip(), *(smi_links.errors(gpu) if errors else smi_links.status(gpu))]
     return "\n".join(rows) + "\n"
 
 
