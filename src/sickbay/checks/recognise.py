@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 
-from sickbay.checks import job_log
+from sickbay.checks import dcgm_output, job_log
 
 KINDS = ("kernel", "dcgm", "smi", "metrics", "joblog")
 
-_DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"|"test_categories"')
 _SMI = re.compile(r"<nvidia_smi_log|=+NVSMI LOG=+")
 _SMI_FAILED = re.compile(
     r"^(?:Unable to determine the device handle for|Failed to initialize NVML|No devices (?:were )?found"
@@ -39,9 +38,13 @@ FEW_LINES = 10  # a healthy log of so few lines may hold none that we know by si
 
 def kind_of(text: str) -> str:
     """One of KINDS, or "" if it looks like none of them."""
-    for kind, pattern in (("dcgm", _DCGM), ("smi", _SMI), ("metrics", _METRICS)):
+    if dcgm_output.DIAG.search(text):
+        return "dcgm"
+    for kind, pattern in (("smi", _SMI), ("metrics", _METRICS)):
         if pattern.search(text):
             return kind
+    if dcgm_output.shape_of(text) and not job_log.looks_like(text):  # a job's log may hold such a table
+        return "dcgm"
     lines = _lines(text)
     job = job_log.looks_like(text)
     if _SMI_FAILED.search(text) and not job:  # a job's log may quote it

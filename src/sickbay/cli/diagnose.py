@@ -20,7 +20,7 @@ import typer
 
 from sickbay import catalog as catalogs
 from sickbay.catalog import Catalog
-from sickbay.checks import dcgm_diag, dcgm_metrics, job_log, kernel_log, nvidia_smi
+from sickbay.checks import dcgm_metrics, dcgm_output, job_log, kernel_log, nvidia_smi
 from sickbay.checks.kernel_hits import Hit
 from sickbay.checks.kernel_scan import Scan
 from sickbay.checks.recognise import KINDS, binary, kind_of, unlike_a_kernel_log, unprefixed
@@ -197,7 +197,7 @@ def _whole(told: Told, blocks: Iterator[bytes], catalog: Catalog) -> None:
             )
         text.append(block)
     whole = b"".join(text).decode("utf-8", "replace")
-    judges = {"dcgm": dcgm_diag.signs, "smi": nvidia_smi.signs, "metrics": dcgm_metrics.signs}
+    judges = {"dcgm": dcgm_output.signs, "smi": nvidia_smi.signs, "metrics": dcgm_metrics.signs}
     signs = judges[told.kind](whole)
     told.lines = whole.count("\n") + 1
     told.node = told.node or next((s.traits["host"] for s in signs if s.traits.get("host")), "")

@@ -1,4 +1,5 @@
-"""What dcgmi prints about a simulated host: diag (DCGM 4 JSON, or 3), health, and the words of a dead host engine.
+"""What dcgmi prints about a simulated host: diag (DCGM 4 JSON, or 3, or the table), health, discovery, test --inject,
+and the words of a dead host engine.
 
 SimHost calls it; it reads the truth and never changes it.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 from typing import Any
 
 from sickbay.ports import Completed
@@ -52,7 +54,9 @@ def run(node: SimNode, argv: Sequence[str], sees: Sees, major: int = 4) -> Compl
     if "--version" in argv or "-v" in argv:
         return Completed(0, f"dcgmi  version: {DCGM_VERSIONS[major]}\n", "")
     if "discovery" in argv:
-        return Completed(0, f"{sum(not g.lost for g in node.gpus)} GPUs found.\n", "")
+        return Completed(0, _discovery(node), "")
+    if "test" in argv:
+        return _inject(argv)
     return Completed(1, "", "PARSE ERROR: Argument: (--help)\n")
 
 
@@ -145,29 +149,105 @@ def _diag3(node: SimNode, ran: Sequence[Row], found: Found) -> dict[str, Any]:
     }
 
 
+BAR = "+---------------------------+------------------------------------------------+"
+CELL = 45  # dcgmi cuts a cell after so many characters, in the middle of a word
+
+
+def _cells(left: str, text: str) -> list[str]:
+    """One row, or as many as the text needs."""
+    parts = [text[i : i + CELL] for i in range(0, len(text), CELL)] or [""]
+    return [f"| {left if n == 0 else '':<25} | {part:<46} |" for n, part in enumerate(parts)]
+
+
 def _diag_text(node: SimNode, ran: Sequence[Row], found: Found) -> str:
-    bar = "+---------------------------+------------------------------------------------+"
-    rows = ["Successfully ran diagnostic for group.", bar, f"| {'Diagnostic':<25} | {'Result':<46} |", bar]
-    for row in ran:
-        failed = any(test == row[2] for test, _ in found)
-        rows.append(f"| {row[2]:<25} | {'Fail' if failed else 'Pass':<46} |")
-        rows += [
-            f"| {'':<25} | {f'GPU{gpu.slot}: ' + ('Fail' if (row[2], gpu.slot) in found else 'Pass'):<46} |"
-            for gpu in node.gpus
+    rows = ["Successfully ran diagnostic for group.", BAR, *_cells("Diagnostic", "Result"), BAR.replace("-", "=")]
+    for name in dict.fromkeys(row[1] for row in ran):
+        rows.append(f"+-----  {name}  {'-' * (18 - len(name))}+{'-' * 48}+")
+        for row in (row for row in ran if row[1] == name):
+            rows += _cells(row[2], "Fail" if any(test == row[2] for test, _ in found) else "Pass")
+            for gpu in node.gpus:
+                rows += _cells("", f"GPU{gpu.slot}: {'Fail' if (row[2], gpu.slot) in found else 'Pass'}")
+            for gpu in node.gpus:
+                for _, text in found.get((row[2], gpu.slot), []):
+                    rows += _cells(f"Warning: GPU{gpu.slot}", text)
+    return "\n".join([*rows, BAR]) + "\n"
+
+
+# -- health -----------------------------------------------------------------------------------------------------------
+
+
+def _incidents(gpu: SimGpu) -> dict[str, list[str]]:
+    """What the watches saw: memory, links and loss; never a GPU that only needs a reset (DCGM issue 263)."""
+    said: dict[str, list[str]] = {}
+    if down := int(gpu.sign("links_down") or 0):
+        said["NVLINK system"] = [
+            f"GPU {gpu.slot}'s NvLink link {link} is currently down" for link in range(min(down, 4))
         ]
-    return "\n".join([*rows, bar]) + "\n"
+    if gpu.sign("remap_failed"):
+        said["Memory system"] = [f"GPU {gpu.slot} had uncorrectable memory errors and row remapping failed."]
+    if gpu.lost:
+        said["Driver"] = [f"GPU {gpu.slot} has fallen off the bus"]
+    return {system: [part for line in lines for part in wrap(line, 54)] for system, lines in said.items()}
 
 
 def _health(node: SimNode, as_json: bool) -> Completed:
-    """Health says what the watches saw: memory and NVLink, never a GPU that only needs a reset (DCGM issue 263)."""
-    bad = [gpu for gpu in node.gpus if gpu.sign("links_down") or gpu.sign("remap_failed") or gpu.lost]
+    bad = {gpu.slot: said for gpu in node.gpus if (said := _incidents(gpu))}
     overall = "Failure" if bad else "Healthy"
-    if as_json:
-        body: dict[str, Any] = {"Overall Health": {"value": overall}}
-        if bad:
-            body["GPU"] = {"children": {str(gpu.slot): {"value": "Failure"} for gpu in bad}}
-        return Completed(0, json.dumps({"body": body, "header": ["Health Monitor Report"]}, indent=2) + "\n", "")
-    bar = "+---------------------------+-----------------------------------------------+"
-    rows = ["Health Monitor Report", bar, f"| {'Overall Health':<25} | {overall:<45} |"]
-    rows += [f"| {f'-> {gpu.slot}':<25} | {'Failure':<45} |" for gpu in bad]
-    return Completed(0, "\n".join([*rows, bar]) + "\n", "")
+    if not as_json:
+        return Completed(0, _health_text(overall, bad), "")
+    body: dict[str, Any] = {"Overall Health": {"value": overall}}
+    if bad:
+        body["GPU"] = {"children": {str(slot): _health_entity(said) for slot, said in bad.items()}}
+    return Completed(0, json.dumps({"body": body, "header": ["Health Monitor Report"]}, indent=2) + "\n", "")
+
+
+def _health_entity(said: dict[str, list[str]]) -> dict[str, Any]:
+    watches = {system: {"overflow": lines, "value": "Failure"} for system, lines in said.items()}
+    return {"children": {"Errors": {"children": watches}}, "value": "Failure"}
+
+
+def _health_text(overall: str, bad: dict[int, dict[str, list[str]]]) -> str:
+    bar = f"+{'-' * 27}+{'-' * 58}+"
+    rows = [bar, f"| {'Health Monitor Report':<85}|", bar.replace("-", "="), _health_row("Overall Health", overall)]
+    rows += [_health_row("GPU", "")] if bad else []
+    for slot, said in bad.items():
+        rows += [_health_row(f"-> {slot}", "Failure"), _health_row("   -> Errors", "")]
+        for system, lines in said.items():
+            rows += [_health_row(f"      -> {system}", "Failure"), *(_health_row("", line) for line in lines)]
+    return "\n".join([*rows, bar]) + "\n"
+
+
+def _health_row(left: str, right: str) -> str:
+    return f"| {left:<25} | {right[:56]:<56} |"
+
+
+# -- discovery --------------------------------------------------------------------------------------------------------
+
+
+def _discovery(node: SimNode) -> str:
+    seen = [gpu for gpu in node.gpus if not gpu.lost]
+    bar = f"+--------+{'-' * 70}+"
+    rows = [
+        f"{len(seen)} GPU{'' if len(seen) == 1 else 's'} found.",
+        bar,
+        f"| GPU ID | {'Device Information':<68} |",
+        bar,
+    ]
+    for gpu in seen:
+        told = ("Name: NVIDIA H100 80GB HBM3", f"PCI Bus ID: 0000{gpu.pci.upper()}.0", f"Device UUID: {gpu.uuid}")
+        rows += [f"| {gpu.slot if n == 0 else '':<6} | {text:<68} |" for n, text in enumerate(told)] + [bar]
+    return (
+        "\n".join([*rows, "0 NvSwitches found.", "+-----------+", "| Switch ID |", "+-----------+", "+-----------+"])
+        + "\n"
+    )
+
+
+# -- rehearsal --------------------------------------------------------------------------------------------------------
+
+
+def _inject(argv: Sequence[str]) -> Completed:
+    """`dcgmi test --inject`: the engine takes a made-up value for a field of a GPU into its cache."""
+    wanted = ("--inject", "--gpuid", "-f", "-v")
+    if not all(flag in argv for flag in wanted):
+        return Completed(255, "", "PARSE ERROR: Required argument missing\n")
+    return Completed(0, "Successfully injected field info.\n", "")

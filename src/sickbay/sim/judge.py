@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog, load
-from sickbay.checks import dcgm_diag
+from sickbay.checks import dcgm_health
 from sickbay.checks import run as checks_run
-from sickbay.checks.signs import Ask, Reading, Stamp, finding
+from sickbay.checks.signs import Stamp, finding
 from sickbay.model import Finding, Place, Status
 from sickbay.ports import Host
 
@@ -61,11 +61,8 @@ def _says_nothing(finding: Finding) -> bool:
 
 def instruments(host: Host, *, at: float, sequence: Iterator[int]) -> list[Finding]:
     """Is DCGM there at all? A cheap question that every cycle of an agent asks; silence when it is."""
-    done = host.run(("dcgmi", "discovery", "-l"), 10.0)
-    if done.code == 0 or done.timed_out:
-        return []
     stamp = Stamp("dcgm-health", host.name, host.boot_id(), at)
-    return [finding(sign, catalog(), stamp, next(sequence)) for sign in dcgm_diag.judge(Reading(done), Ask())]
+    return [finding(sign, catalog(), stamp, next(sequence)) for sign in dcgm_health.engine(host)]
 
 
 def unreachable(node: str, check: str, *, at: float, answers: str, identity: str) -> Finding:
