@@ -28,12 +28,14 @@ class Row(NamedTuple):
 
     target: str
     help: str
+    unable: int = UNABLE  # exit code for "could not do what was asked", where 2 means something else
 
 
 COMMANDS: dict[str, Row] = {
     "demo": Row("sickbay.cli.demo:command", "A simulated fleet that breaks and heals before your eyes."),
     "diagnose": Row("sickbay.cli.diagnose:command", "Say what is wrong, from logs and tool output you have."),
     "explain": Row("sickbay.cli.explain:command", "What a code such as xid.79 means, what we do, and who says so."),
+    "check": Row("sickbay.cli.check:command", "Run the health checks on this machine.", unable=126),
     "nodes": Row("sickbay.cli.nodes:command", "The nodes we know, and what is the matter with each."),
     "cases": Row("sickbay.cli.cases:command", "Open cases; with --all the ended ones too."),
     "case": Row("sickbay.cli.cases:app", "One case: show, approve, hold, unhold, abort, retry, examine."),
@@ -41,9 +43,12 @@ COMMANDS: dict[str, Row] = {
     "pause": Row("sickbay.cli.pause:pause", "Hands off the fleet, a pool or a node; works with the controller down."),
     "resume": Row("sickbay.cli.pause:resume", "End a pause."),
     "evidence": Row("sickbay.cli.evidence:command", "One archive about a case, ready for a vendor ticket."),
+    "collect": Row("sickbay.cli.collect:command", "On a node: gather the evidence about it into one archive."),
+    "inject": Row("sickbay.cli.inject:command", "Rehearse a fault; refused unless agent.allow_inject is on."),
     "config": Row("sickbay.cli.config:app", "Check the settings, or show each with where it came from."),
     "controller": Row("sickbay.cli.controller:command", "Run the controller."),
     "token": Row("sickbay.cli.token:command", "The token with which one node's agent may report to this controller."),
+    "agent": Row("sickbay.cli.agent:main", "Run the agent of this node; `agent clear` ends latched verdicts."),
     "npd-check": Row("sickbay.cli.npd_check:main", "Answer node-problem-detector from the agent's last verdict."),
     "sim": Row("sickbay.cli.sim:app", "Simulated fleets: run, compare, check, mutants."),
 }
@@ -60,18 +65,34 @@ def _run(args: list[str]) -> int:
             print(f"sickbay {__version__}")
         elif args[:1] == ["npd-check"]:  # each minute on each node, within 100 ms: nothing of ours but this one file
             return int(load(COMMANDS["npd-check"].target)(args[1:]))
+        elif args[:1] == ["agent"]:  # for months on each node: typer would be a quarter of its memory
+            return int(load(COMMANDS["agent"].target)(args[1:]))
         else:
             build(args[0] if args else "")(args=args, prog_name="sickbay")
     except SystemExit as stop:
-        return READER_GONE if isinstance(stop.__context__, BrokenPipeError) else _code(stop.code)
+        if isinstance(stop.__context__, BrokenPipeError):
+            return READER_GONE
+        return _unable(args) if _misused(stop) else _code(stop.code)
     except SickbayError as error:
         print(f"sickbay: {error}", file=sys.stderr)
-        return UNABLE
+        return _unable(args)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         return READER_GONE
     return 0
+
+
+def _unable(args: list[str]) -> int:
+    row = COMMANDS.get(args[0]) if args else None
+    return row.unable if row else UNABLE
+
+
+def _misused(stop: SystemExit) -> bool:
+    """Did it end because an option is wrong? click says so by the exception it was handling."""
+    from click import UsageError
+
+    return isinstance(stop.__context__, UsageError)
 
 
 def _code(code: object) -> int:
