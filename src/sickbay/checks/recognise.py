@@ -18,6 +18,11 @@ _SMI_FAILED = re.compile(
     r"|NVIDIA-SMI has failed|WARNING: infoROM is corrupted)",
     re.MULTILINE,
 )
+_FIELD = re.compile(r"[a-z][\w.]*(?: \[[^\]]{1,8}\])?")
+_SMI_FIELD = re.compile(
+    r"(?:pci\.bus_id|gpu_bus_id|gpu_uuid|driver_version|temperature\.gpu)$|(?:remapped_rows|ecc\.errors)\."
+)
+_DCGM_DEAD = re.compile(r"\s*Error: unable to establish a connection to the specified host", re.IGNORECASE)
 _METRICS = re.compile(r"^(?:# (?:HELP|TYPE) )?DCGM_(?:FI|EXP)_\w+[ {]", re.MULTILINE)
 _KERNEL = re.compile(
     r"\s*(?:\d+,\d+,\d+,[^;]{0,64};|<\d+>\[|\[\s*\d+(?:\.\d+)?\]|\[\w{3} \w{3}\s+\d+ [\d:]+ \d{4}\]"
@@ -38,8 +43,10 @@ FEW_LINES = 10  # a healthy log of so few lines may hold none that we know by si
 
 def kind_of(text: str) -> str:
     """One of KINDS, or "" if it looks like none of them."""
-    if dcgm_output.DIAG.search(text):
+    if dcgm_output.DIAG.search(text) or _DCGM_DEAD.match(text):
         return "dcgm"
+    if _lists_gpus(text):
+        return "smi"
     for kind, pattern in (("smi", _SMI), ("metrics", _METRICS)):
         if pattern.search(text):
             return kind
@@ -56,6 +63,14 @@ def kind_of(text: str) -> str:
     if job and _others(lines):
         return "joblog"
     return "kernel" if (kernel + bare) * 2 >= len(lines) and kernel + bare else ""
+
+
+def _lists_gpus(text: str) -> bool:
+    """`nvidia-smi --query-gpu=... --format=csv`: its header names fields, one of which only nvidia-smi has."""
+    names = text[:16_384].lstrip().partition("\n")[0].strip().split(", ")
+    if len(names) < 2 or "pid" in names or not all(_FIELD.fullmatch(name) for name in names):
+        return False
+    return any(_SMI_FIELD.match(name) for name in names)
 
 
 def _lines(text: str) -> list[str]:
