@@ -38,13 +38,14 @@ def judge(reading: Reading, ask: Ask) -> list[Sign]:
 def signs(found: Scan) -> list[Sign]:
     """One Sign per code and device (and meaning), in the order in which they first appeared."""
     hits = sorted(found.hits.values(), key=lambda hit: hit.line)
-    told = [_sign(hit, found.driver) for hit in hits]
+    told = [sign_of(hit, found.driver) for hit in hits]
     if found.foreign:
         told.append(_quoted(found))
     return told
 
 
-def _sign(hit: Hit, driver: str) -> Sign:
+def sign_of(hit: Hit, driver: str) -> Sign:
+    """One hit in words; the agent calls it for what is new since its last look."""
     named = hit.named
     traits = dict(named.traits) | {"events": str(hit.events)}
     if driver:
