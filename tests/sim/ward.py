@@ -111,7 +111,7 @@ class WardRun(SimRun):
 
     def _controller(self) -> Controller:
         return Controller(
-            self._door, self.store, self.catalog, self.settings, self._clock, self._leader(),
+            self._door, self.store, self.catalog, self.settings, self.clock, self._leader(),
             Outbox([self.mailbox]), self.make_crew(),
         )  # fmt: skip
 

@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
+from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
 from sickbay.core import admit as admission
-from sickbay.core import machine, plan, triage
+from sickbay.core import machine, plan, sight, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
 from sickbay.model import (
@@ -60,9 +61,27 @@ class Desk(Asking):
         self._monitor_findings: dict[str, list[Finding]] = defaultdict(list)
         self._wants: dict[str, None] = {}
         self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
+        self._heartbeats = Heartbeats(view, settings.controller)
         self._escalated = 0
         self._seats_stale = True
         self._told_keys: set[str] = set()
+
+    # -- hearing
+
+    def listen(self, now: Now) -> None:
+        """Agents that fell silent, and those that are back. A silent pool is one notice, so first count them all."""
+        late, back = self._heartbeats.listen(now)
+        for name in (*late, *back):
+            self._monitor.note_instruments(self._view.nodes[name])
+        for name in late:
+            node = self._view.nodes[name]
+            if not self._monitor.are_silent(node.pool):
+                self._monitor_findings[name].append(
+                    sight.agent_silent(node, self._settings.controller.heartbeat_s, now)
+                )
+                self._view.touch_node(name)
+        if back:  # what can be seen again may be good again
+            self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
     # -- deciding
 

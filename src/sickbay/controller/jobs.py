@@ -112,7 +112,7 @@ class JobDesk(Asking):
         node, known = self._view.nodes[name], self._view.records.get(name)
         if node.pool not in pools or name in self._view.cases or self._view.paused(node, name, now.wall):
             return False
-        if any(f.status.value == "UNKNOWN" for f in node.findings):
+        if name in self._view.silent or any(f.status.value == "UNKNOWN" for f in node.findings):
             return False  # we cannot see it, so it is not known to be good
         return known is None or (not known.value.latched and not known.value.lemon)
 

@@ -106,6 +106,7 @@ class Controller:
         now = self._now()
         self._gather(now)
         self.view.touch_due(now.watch)
+        self._desk.listen(now)
         self._desk.decide_touched(now)
         self._jobs.decide_touched(now, self._desk.take_suspects)
         self._desk.decide_touched(now)

@@ -38,7 +38,7 @@ class Monitor:
         """Take down what is newly latched on this node, and whether its instruments speak."""
         if s.node is None:
             return
-        self._note_instruments(s.node)
+        self.note_instruments(s.node)
         if d.record.latched == s.record.latched:
             return
         for latch in d.record.latched:
@@ -102,8 +102,9 @@ class Monitor:
 
     # -- silent instruments
 
-    def _note_instruments(self, node: Node) -> None:
-        mute = any(f.status is Status.UNKNOWN for f in node.findings)
+    def note_instruments(self, node: Node) -> None:
+        """An instrument is silent when it could not look, or when nobody tells us what it saw."""
+        mute = node.name in self._view.silent or any(f.status is Status.UNKNOWN for f in node.findings)
         (self._silent[node.pool].add if mute else self._silent[node.pool].discard)(node.name)
 
     def are_silent(self, pool: str) -> bool:

@@ -45,6 +45,8 @@ class View:
         self.touched_nodes: dict[str, None] = {}  # ordered sets
         self.touched_jobs: dict[str, None] = {}
         self.waiting_jobs: set[str] = set()
+        self.heard: dict[str, None] = {}  # whose agent has given a sign of life since the last pass
+        self.silent: set[str] = set()  # whose agent we no longer hear (controller/heartbeats.py)
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
         self._due: list[tuple[float, str, str]] = []
         self._due_at: dict[tuple[str, str], float] = {}
@@ -86,6 +88,8 @@ class View:
             return
         self._deleted.pop(name, None)
         self.nodes[name] = node
+        if node.last_check and (old is None or old.last_check != node.last_check):
+            self.heard[name] = None
         if old is not None and _sight(old) == _sight(node):
             self._index_free(node)
             if self._is_known_sick(name):
@@ -122,10 +126,10 @@ class View:
             self.touched_jobs.update(dict.fromkeys(sorted(self.waiting_jobs)))
 
     def _count(self, node: Node, by: int) -> None:
-        for scope in scopes_of(node):
+        for scope in (*scopes_of(node), *(f"{name}={value}" for name, value in node.factors.items())):
             self.members[scope] += by
-        for name, value in node.factors.items():
-            self.members[f"{name}={value}"] += by
+            if not self.members[scope]:
+                del self.members[scope]  # nodes name their own versions: what nobody has any more is forgotten
 
     def _uncount(self, node: Node) -> None:
         """Take it out of every count; it may come back under another pool or rack."""
@@ -149,6 +153,7 @@ class View:
             return
         self._uncount(node)
         self.free.discard(name)
+        self.silent.discard(name)
 
     def put_job(self, job: Job) -> None:
         old = self.jobs.get(job.id)

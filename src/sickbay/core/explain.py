@@ -80,7 +80,8 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
     body += [f"Evidence: {line}" for line in finding.evidence[:2]]
     if fault is not None and fault.advice:
         body.append(fault.advice)
-    return Notice(f"{node}/{finding.boot_id}/{finding.code}", "warning", title, "\n".join(body), "", at)
+    key = f"{node}/{finding.boot_id}/{finding.code}/{int(at // 86_400)}"  # told again after a day: a notice of its own
+    return Notice(key, "warning", title, "\n".join(body), "", at)
 
 
 def silence(pool: str, nodes: Sequence[str], key: str, at: float) -> Notice:

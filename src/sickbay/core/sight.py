@@ -69,6 +69,16 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     return found
 
 
+def agent_silent(node: Node, silent_s: float, now: Now) -> Finding:
+    """What the controller says of a node whose agent it no longer hears: we cannot look, and that is all we know."""
+    reason = (
+        f"The agent of {node.name} has said nothing for {silent_s / 60:.0f} minutes: we cannot see this node, which is "
+        "not the same as it being down"
+    )
+    found = _monitor(node, "monitor.agent-silent", reason, int(now.watch) + 1, now)
+    return replace(found, status=Status.UNKNOWN, evidence=())
+
+
 def _monitor(
     node: Node, code: str, reason: str, seq: int, now: Now,
     severity: Severity = Severity.MONITOR, device: str = "", part: str = "",

@@ -46,7 +46,7 @@ def show_node(world: World, node: SimNode) -> Node:
         gpus_expected=node.expected,
         gpus_allocatable=node.allocatable(),
         findings=tuple(sorted(node.findings.values(), key=_worst_first)) if node.findings else (),
-        last_check=world.agents.last_check(node),
+        last_check=world.agents.last_check(node) if world.heartbeats else 0.0,  # not told of: then it is no heartbeat
         capacity="spare" if node.spare else "reservation",
         opted_out=node.opted_out,
         version=node.version,
