@@ -165,8 +165,10 @@ def open_store(settings: Settings) -> Store:
 class Postman:
     """The outbox in a thread of its own: a slow notifier never holds up a pass."""
 
-    def __init__(self, notifiers: Iterable[Notifier], clock: Clock, delivered: Callable[[], None]) -> None:
-        self._box, self._clock = Outbox([*notifiers]), clock
+    def __init__(
+        self, notifiers: Iterable[Notifier], clock: Clock, delivered: Callable[[], None], gather_s: float = 0.0
+    ) -> None:
+        self._box, self._clock = Outbox([*notifiers], gather_s=gather_s), clock
         self._told: deque[str] = deque()
         self._delivered, self._stop = delivered, threading.Event()
         self._thread = threading.Thread(target=self._serve, name="outbox", daemon=True)
@@ -218,7 +220,7 @@ class _Process:
         """One life as leader, or one look whether there is a lead to take."""
         crew = PoolCrew(self._settings.controller.workers)
         woken = threading.Event()
-        post = Postman([LogNotifier()], self._site.clock, woken.set)
+        post = Postman([LogNotifier()], self._site.clock, woken.set, self._settings.controller.notice_s)
         controller = Controller(
             self._site.platform, self._store, self._catalog, self._settings, self._site.clock, self._leader, post, crew
         )

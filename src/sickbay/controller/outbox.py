@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
@@ -42,6 +42,8 @@ class _Letter:
     since: float | None = None
     due: dict[str, float] = field(default_factory=dict)
     sent: bool = False  # at least one notifier has it
+    keys: list[str] = field(default_factory=list)  # of further notices that were gathered into it
+    ripe: float = float("-inf")  # not sent before: more about the same case may come
 
 
 @dataclass(slots=True)
@@ -54,10 +56,16 @@ class _Line:
 
 
 class Outbox:
-    def __init__(self, notifiers: Sequence[Notifier], *, capacity: int = 10_000, remember: int = 10_000) -> None:
+    def __init__(
+        self, notifiers: Sequence[Notifier], *, capacity: int = 10_000, remember: int = 10_000, gather_s: float = 0.0
+    ) -> None:
+        """`gather_s`: notices about one case that come within so many seconds are told as one; urgent ones never
+        wait."""
         self._notifiers = {notifier.name: notifier for notifier in notifiers}
         self._lines = {name: _Line() for name in self._notifiers}
-        self._capacity, self._remember = capacity, remember
+        self._capacity, self._remember, self._gather_s = capacity, remember, gather_s
+        self._open: dict[str, str] = {}  # case -> key of the letter that still gathers
+        self._gathered: set[str] = set()  # keys that live in another one's letter
         self._waiting: dict[str, _Letter] = {}
         self._delivered: OrderedDict[str, None] = OrderedDict()
         self._again: dict[str, None] = {}  # delivered before, and put again: the caller has not heard
@@ -121,21 +129,42 @@ class Outbox:
         if notice.key in self._delivered:
             self._again[notice.key] = None
             return False
-        if notice.key in self._waiting or len(self._waiting) >= self._capacity:
+        if notice.key in self._waiting or notice.key in self._gathered or len(self._waiting) >= self._capacity:
             return False
-        self._waiting[notice.key] = _Letter(notice, dict.fromkeys(self._notifiers, 0))
+        letter = self._waiting.get(self._open.get(notice.case, "")) if notice.case else None
+        if letter is not None and len(letter.keys) < BATCH:
+            letter.notice = _one(letter.notice, notice)
+            letter.keys.append(notice.key)
+            self._gathered.add(notice.key)
+            return True
+        waits = bool(self._gather_s and notice.case)
+        self._waiting[notice.key] = _Letter(
+            notice, dict.fromkeys(self._notifiers, 0), ripe=self._last + self._skew + self._gather_s * waits
+        )
+        if waits:
+            self._open[notice.case] = notice.key
+        return True
+
+    def _is_ripe(self, letter: _Letter, now: float) -> bool:
+        """With the lock held. Once it is, nothing more is put into it."""
+        if letter.notice.level != "urgent" and now < letter.ripe:
+            return False
+        if self._open.get(letter.notice.case) == letter.notice.key:
+            del self._open[letter.notice.case]
         return True
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _due_at(self, name: str, letter: _Letter) -> float:
-        return max(self._lines[name].due, letter.due.get(name, float("-inf")))
+        waits = letter.ripe if letter.notice.level != "urgent" else float("-inf")
+        return max(self._lines[name].due, letter.due.get(name, float("-inf")), waits)
 
     def _due(self, name: str, now: float) -> list[_Letter]:
         if self._lines[name].due > now:
             return []
         with self._lock:
             due = [box for box in self._waiting.values() if name in box.owed and box.due.get(name, now) <= now]
+            due = [box for box in due if self._is_ripe(box, now)]
         due.sort(key=lambda letter: _LEVELS.get(letter.notice.level, 2))  # stable: oldest first within a level
         return list(islice(due, BATCH))
 
@@ -167,9 +196,10 @@ class Outbox:
     def _settled(self, now: float) -> list[str]:
         with self._lock:
             done = [key for key, letter in self._waiting.items() if self._is_settled(letter, now)]
-            for key in done:
-                del self._waiting[key]
-                self._delivered[key] = None
+            done += [key for first in done for key in self._waiting.pop(first).keys]
+            self._gathered.difference_update(done)
+            self._open = {case: key for case, key in self._open.items() if key in self._waiting}
+            self._delivered.update(dict.fromkeys(done))
             again = [key for key in self._again if key not in done]
             self._again.clear()
             while len(self._delivered) > self._remember:
@@ -182,6 +212,12 @@ class Outbox:
             return True
         old = letter.since is not None and now - letter.since >= GIVE_UP_S
         return letter.sent and (old or all(refusals >= REFUSALS for refusals in letter.owed.values()))
+
+
+def _one(first: Notice, then: Notice) -> Notice:
+    """Both under the first one's key: the newest title, the worse level, what happened in its order."""
+    level = min(first.level, then.level, key=lambda level: _LEVELS.get(level, 2))
+    return replace(then, key=first.key, level=level, body=f"{first.body}\n\n{then.title}\n{then.body}", at=first.at)
 
 
 def _ask(notifier: Notifier, notice: Notice) -> Outcome:
