@@ -75,8 +75,10 @@ class Gathering:
             return Piece(asked.file, b"", said, note=NO_TIME)
         self._say(said)
         done = self._run(asked.argv, asked.limit_s)
+        if done.missing:
+            return Piece(asked.file, b"", said, missing=True)
         text = done.stdout + (f"\n--- standard error ---\n{done.stderr}" if done.stderr.strip() else "")
-        piece = Piece(asked.file, text.encode("utf-8", "replace"), said, done.code, done.timed_out, False, done.missing)
+        piece = Piece(asked.file, text.encode("utf-8", "replace"), said, done.code, done.timed_out)
         return bounded(piece)
 
     def _run(self, argv: tuple[str, ...], limit_s: float) -> Completed:
