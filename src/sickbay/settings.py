@@ -241,6 +241,9 @@ class AgentSettings:
     """Address of /metrics and /healthz; empty: none."""
     kmsg: str = "/dev/kmsg"
     """The kernel log's device. Where it cannot be read, journald is followed instead."""
+    host_root: str = "/"
+    """Where the node's own root is. In a container that mounts it: "/host"; with hostPID and no mount: "/proc/1/root".
+    Files are read below it, and commands run in it by chroot."""
     instance_type: str = ""
     """The node's type where the machine's metadata does not say, such as "p5.48xlarge"; on Kubernetes its label."""
     profiles_file: str = ""

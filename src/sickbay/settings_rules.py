@@ -86,6 +86,7 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
     "Settings.data_dir": (r"[^\0]+", "a folder"),
     "AgentSettings.ingest_url": (r"https?://[^\s/]+\S*", 'an address such as "https://sickbay.example.com:8443"'),
     "AgentSettings.listen": _LISTEN,
+    "AgentSettings.host_root": (r"/[^\0]*", 'a folder from the root on, such as "/host"'),
     "IngestSettings.listen": _LISTEN,
     "NotifySettings.webhook_url": (r"https?://[^\s/]+\S*", 'an address such as "https://chat.example.com/hook"'),
     "NotifySettings.sns_topic_arn": (r"arn:aws[a-z-]*:sns:\S+:\d+:\S+", 'such as "arn:aws:sns:REGION:ACCOUNT:TOPIC"'),

@@ -26,7 +26,7 @@ LONGEST_S = 86_400.0
 CANNOT_RUN = 126  # the shells' code for "there, but it cannot be run"
 
 # What hangs in these is the path they were given, not the tool: another path may well answer.
-PATH_TOOLS = frozenset({"cat", "dd", "df", "findmnt", "head", "ls", "stat", "test", "timeout", "touch", "python3"})
+PATH_TOOLS = frozenset({"cat", "dd", "df", "findmnt", "head", "ls", "stat", "test", "timeout", "touch"})
 
 # Since 3.11 CPython starts children by vfork and holds its global lock until the exec: a program on a dead file system
 # would stop every thread of ours. The switch is CPython's own (docs of subprocess, "_USE_VFORK").
@@ -36,7 +36,7 @@ subprocess._USE_VFORK = False  # type: ignore[misc]
 def tool_of(argv: Sequence[str]) -> str:
     """What is stuck when this command is."""
     name = os.path.basename(argv[0]) if argv else ""
-    return " ".join(argv) if name in PATH_TOOLS else name
+    return " ".join(argv) if name in PATH_TOOLS or name.startswith("python") else name
 
 
 class Children:
@@ -89,6 +89,9 @@ class Children:
             timed_out = not watch.until(deadline)
             stuck = timed_out and not watch.ended(self._grace_s)
             out, err = watch.texts()
+        except BaseException:  # Ctrl-C, or told to end: what we started must not go on without us
+            _abandon(process, self._grace_s)
+            raise
         finally:
             watch.close()
         if not stuck:
@@ -132,10 +135,12 @@ class _Start:
             self._thread.start()
         except RuntimeError as no_more_threads:
             return no_more_threads
-        self._thread.join(limit_s)
-        with self._lock:
-            self._given_up = self._made is None
-            return self._made
+        try:
+            self._thread.join(limit_s)
+        finally:
+            with self._lock:
+                self._given_up = self._made is None
+        return self._made
 
     def alive(self) -> bool:
         return self._thread.is_alive()
@@ -156,6 +161,16 @@ class _Start:
             )  # fmt: skip
         except (OSError, ValueError, IndexError, subprocess.SubprocessError) as refused:
             return refused
+
+
+def _abandon(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    _kill(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s / 2)
+        return
+    _kill(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s / 2)
 
 
 def _bury(process: subprocess.Popen[bytes]) -> None:
