@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from sickbay.catalog import load
 from sickbay.checks import nvidia_smi
-from sickbay.model import Status
+from sickbay.checks.run import run
+from sickbay.checks.series import Series
+from sickbay.checks.signs import Ask, Reading
+from sickbay.model import Severity, Status
+from sickbay.ports import Completed
 from tests.checks import samples
+from tests.checks.hosts import TIMED_OUT, SpokenHost, printed
 
 HEAD = "==============NVSMI LOG==============\n\nDriver Version : 590.48.01\n\nAttached GPUs : {n}\n"
 GPU = """GPU 00000000:{bus}:00.0
@@ -135,6 +141,128 @@ def test_xml_and_text_say_the_same() -> None:
     ]  # fmt: skip
     assert {sign.device for sign in found} == {"0000:3b:00"}
     assert found[0].traits == {"gpu_model": "NVIDIA A100-SXM4-80GB", "driver": "550.1", "mig": "disabled"}
+
+
+OLD_GPU = """GPU 00000000:{bus}:00.0
+    Product Name                    : Tesla V100-SXM2-32GB
+    Persistence Mode                : Enabled
+    ECC Errors
+        Volatile
+            Single Bit
+                Device Memory       : {sbe}
+                Total               : {sbe}
+            Double Bit
+                Device Memory       : {dbe}
+                Total               : {dbe}
+    Retired Pages
+        Single Bit ECC              : {single}
+        Double Bit ECC              : {double}
+        Pending                     : {pending}
+        Pending Page Blacklist      : {pending}
+"""
+OLD_WELL = {"sbe": "0", "dbe": "0", "single": "0", "double": "0", "pending": "No"}
+
+
+def old_text(**changed: str) -> str:
+    return HEAD.format(n=1) + OLD_GPU.format(**OLD_WELL | changed | {"bus": "1A"})
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, []),
+        ({"single": "60"}, []),
+        ({"single": "61"}, [("smi.retired-pages", Status.DEGRADED)]),
+        ({"double": "1"}, [("smi.retired-pages", Status.DEGRADED)]),
+        ({"pending": "Yes"}, [("smi.retired-pending", None)]),
+        ({"dbe": "2"}, [("smi.ecc-volatile", None)]),
+        ({"sbe": "20000001"}, [("smi.ecc-corrected", Status.DEGRADED)]),
+    ],
+)
+def test_older_gpus_retire_pages(change: dict[str, str], found: list[tuple[str, Status | None]]) -> None:
+    assert [(sign.code, sign.status) for sign in nvidia_smi.signs(old_text(**change), 1)] == found
+
+
+def judged(said: str, ask: Ask) -> list[tuple[str, Status | None]]:
+    return [(sign.code, sign.status) for sign in nvidia_smi.judge(Reading(Completed(0, said, "")), ask)]
+
+
+def test_a_count_that_nobody_can_compare_is_unknown_and_never_a_pass() -> None:
+    """Originals 002.12 #3: the type was lost on the way, and 5 of 8 GPUs were a PASS."""
+    (found,) = run(SpokenHost({"nvidia-smi": printed(text(*[{}] * 5))}), ["nvidia-smi"], load(), at=0.0)
+    assert (found.status, found.code, found.severity) == (Status.UNKNOWN, "smi.count-unknown", Severity.NONE)
+    assert found.reason == (
+        "5 GPU(s) answer, but this node's type is not known, so we cannot tell whether one is missing"
+    )
+
+
+def test_an_unknown_count_hides_no_fault_and_a_known_one_says_nothing() -> None:
+    sick = text({}, {"failed": "Yes"})
+    assert judged(sick, Ask()) == [("smi.remap-failed", None), ("smi.count-unknown", Status.UNKNOWN)]
+    assert judged(text(*[{}] * 8), Ask(expected_gpus=8)) == []
+    assert judged(text(*[{}] * 8), Ask(expected_gpus=4)) == [("smi.gpu-surplus", None)]
+
+
+def test_a_setting_never_hides_a_fault() -> None:
+    """Originals 002.12 #1: the note about persistence mode overwrote the failure before it."""
+    ask = Ask(expected_gpus=1)
+    found = run(
+        SpokenHost({"nvidia-smi": printed(text({"failed": "Yes", "persistence": "Disabled"}))}), ["nvidia-smi"],
+        load(), at=0.0, ask=ask,
+    )  # fmt: skip
+    assert max(found, key=lambda f: f.severity).code == "smi.remap-failed"
+    assert {f.code: f.severity for f in found}["smi.persistence-off"] is Severity.MONITOR
+
+
+def test_rows_that_wait_or_failed_are_found_on_gpus_that_retire_no_pages() -> None:
+    """Originals 002.12 #12: only retired pages were looked at, which no profiled type has."""
+    assert "Pending Page Blacklist            : N/A" in GPU
+    assert codes(text({"pending": "Yes"}, {"failed": "Yes"})) == [
+        ("smi.remap-pending", "0000:10:00"),
+        ("smi.remap-failed", "0000:11:00"),
+    ]
+
+
+def test_a_tool_that_cannot_be_killed_is_a_hung_driver_and_a_slow_one_is_unknown() -> None:
+    """Originals 002.12 #11 and 003.5 #5: the commonest failure hung the agent, or was shrugged off."""
+    stuck = Completed(None, "", "", timed_out=True, stuck=True)
+    for answer, code, severity in (
+        (stuck, "smi.driver-hung", Severity.REBOOT),
+        (TIMED_OUT, "tool.timeout", Severity.NONE),
+    ):
+        (found,) = run(SpokenHost({"nvidia-smi": answer}), ["nvidia-smi"], load(), at=0.0)
+        assert (found.code, found.severity) == (code, severity)
+
+
+def test_corrected_errors_are_watched_when_they_come_fast_and_never_treated() -> None:
+    series = Series()
+    for at, count in ((0.0, "7"), (300.0, "50000"), (600.0, "120000")):
+        reading = Reading(Completed(0, old_text(sbe=count), ""))
+        series.add(at, nvidia_smi.samples(reading))
+        found = nvidia_smi.judge(reading, Ask(expected_gpus=1, series=series, at=at))
+    (sign,) = found
+    assert (sign.code, sign.status) == ("smi.ecc-corrected", Status.DEGRADED)
+    assert sign.reason == "119993 corrected memory errors within an hour on 0000:1a:00; nothing is lost yet"
+    assert sign.traits["measure.ecc-corrected-per-hour"] == "119993"
+
+
+def test_readings_that_fail_are_noted_and_a_refusal_until_a_reset_asks_for_one() -> None:
+    assert codes(text({"dbe": "Unknown Error"})) == [("smi.unknown-error", "0000:10:00")]
+    assert codes(text({"dbe": "GPU requires reset"})) == [("smi.recovery-action-reset", "0000:10:00")]
+    assert codes(text({"dbe": "N/A", "recovery": "N/A", "pending": "N/A"})) == []
+
+
+@pytest.mark.parametrize(("words", "wanted"), [("PF FLR", "reset"), ("OS Reboot", "reboot"), ("Bus Reset", "reset")])
+def test_newer_drivers_have_newer_words_for_what_they_want(words: str, wanted: str) -> None:
+    assert codes(text({"recovery": words})) == [(f"smi.recovery-action-{wanted}", "0000:10:00")]
+
+
+def test_the_originals_artefacts_are_kept_by_their_names() -> None:
+    kept = nvidia_smi.keeps(Reading(Completed(0, text({}, {"dbe": "3"}), "")))
+    assert kept["gpu-uuids.csv"] == "0, 16537210, GPU-10\n1, 16537211, GPU-11\n"
+    assert kept["ecc-status.csv"] == "0, 0, 7, [N/A], [N/A], [N/A]\n1, 3, 7, [N/A], [N/A], [N/A]\n"
+    old = nvidia_smi.keeps(Reading(Completed(0, old_text(single="2", dbe="1"), "")))
+    assert old["ecc-status.csv"] == "0, 1, 0, No, 2, 0\n"
 
 
 def test_recorded_healthy_outputs_are_quiet_and_recorded_failures_are_not() -> None:

@@ -17,7 +17,13 @@ EVERY = ["nvidia-smi", "dcgm-l2", "dcgm-l4", "kernel-log"]
 
 
 def healthy() -> SpokenHost:
-    return SpokenHost({"nvidia-smi": printed(text(*[{}] * 8)), "dcgmi": printed(result(PASS))}, ["[1.0] usb 1-1: new"])
+    answers = {
+        "nvidia-smi": printed(text(*[{}] * 8)),
+        "nvidia-smi --query-compute-apps=pid,process_name": printed(""),
+        "nvidia-smi --query-gpu=index,mig.mode.current": printed("".join(f"{n}, Disabled\n" for n in range(8))),
+        "dcgmi": printed(result(PASS)),
+    }
+    return SpokenHost(answers, ["[1.0] usb 1-1: new"])
 
 
 def test_a_healthy_host_answers_ok_once_per_check() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from sickbay.checks.kernel_lines import device
 from sickbay.checks.signs import Ask, Check, Reading, Sign, quote, unusable
-from sickbay.checks.smi_csv import Row, table
+from sickbay.checks.smi_csv import Row, is_address, table
 from sickbay.model import Status
 from sickbay.ports import Completed, Host
 
@@ -23,7 +23,7 @@ def collect(host: Host, ask: Ask) -> Reading:
     if ask.suite not in EMPTY:
         return Reading(Completed(0, "", ""))
     query = f"--query-compute-apps={','.join(FIELDS)}"
-    return Reading(host.run(("nvidia-smi", query, "--format=csv,noheader"), TIMEOUT_S))
+    return Reading(host.run(("nvidia-smi", query, "--format=csv"), TIMEOUT_S))
 
 
 def judge(reading: Reading, ask: Ask) -> list[Sign]:
@@ -34,14 +34,14 @@ def judge(reading: Reading, ask: Ask) -> list[Sign]:
     if reading.done.code not in (0, None) and not reading.done.stdout.strip():
         said = "nvidia-smi would not list the processes on the GPUs"
         return [Sign("tool.failed", said, evidence=quote(reading.done.stderr), status=Status.UNKNOWN)]
-    return list(_signs(table(reading.done.stdout, FIELDS)))
+    return list(_signs([dict.fromkeys(FIELDS, "") | row for row in table(reading.done.stdout)]))
 
 
 def _signs(rows: list[Row]) -> Iterator[Sign]:
     """One finding a GPU, whatever number of processes is on it."""
     by_gpu: dict[str, list[Row]] = {}
     for row in rows:
-        if row["pid"].isdecimal() and row["gpu_bus_id"].count(":") == 2:
+        if row["pid"].isdecimal() and is_address(row["gpu_bus_id"]):
             by_gpu.setdefault(device(row["gpu_bus_id"]), []).append(row)
     for pci, left in by_gpu.items():
         first = left[0]

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 
 from sickbay.catalog.thresholds import thresholds
-from sickbay.checks import nvml, smi_memory
+from sickbay.checks import nvml, smi_csv, smi_memory
 from sickbay.checks.kernel_lines import device
 from sickbay.checks.signs import Ask, Check, Reading, Sign, quote, unusable
 from sickbay.checks.smi_memory import Trouble
@@ -35,23 +36,29 @@ def judge(reading: Reading, ask: Ask) -> list[Sign]:
         return [blind]
     text = _said(reading.done)
     told = [_once(sign, ask) for sign in signs(text, ask.expected_gpus, ask.limits) if not _counted(sign, ask)]
-    return [*told, *_rates(parse(text), ask), *_uncounted(parse(text), told, ask)]
+    return [*told, *_rates(_report(text), ask), *_uncounted(_report(text), told, ask)]
 
 
 def _said(done: Completed) -> str:
     return f"{done.stdout}\n{done.stderr}" if done.stderr else done.stdout
 
 
+def _report(text: str) -> Report:
+    """The table of this text: `-q`, `-q -x`, NVML's, or that of --query-gpu."""
+    found = parse(text)
+    return found if found.cards or "," not in text else replace(found, cards=smi_csv.report(text).cards)
+
+
 def samples(reading: Reading) -> dict[str, float]:
     """Corrected errors of each GPU, so that the next polls can tell how fast they come."""
-    cards = parse(_said(reading.done)).cards
+    cards = _report(_said(reading.done)).cards
     counts = ((card.device, smi_memory.corrected(card)) for card in cards if card.device)
     return {_figure(pci): float(value) for pci, value in counts if value is not None}
 
 
 def keeps(reading: Reading) -> dict[str, str]:
     """The artefacts of the original suite, by its own names and columns."""
-    cards = list(zip(inventory(_said(reading.done)), parse(_said(reading.done)).cards, strict=True))
+    cards = list(zip(inventory(_said(reading.done)), _report(_said(reading.done)).cards, strict=True))
     uuids = [f"{gpu.index}, {gpu.serial or '[N/A]'}, {gpu.uuid}" for gpu, _ in cards]
     status = [", ".join((str(gpu.index), *_ecc_row(card))) for gpu, card in cards]
     return {"gpu-uuids.csv": "\n".join(uuids) + "\n", "ecc-status.csv": "\n".join(status) + "\n"}
@@ -73,12 +80,12 @@ def inventory(text: str) -> tuple[Gpu, ...]:
     places = (index for index in count() if index not in lost)  # the ones that answer keep their numbers
     return tuple(
         Gpu(card.get("gpu_uuid"), card.get("serial_number"), card.device, index)
-        for index, card in zip(places, parse(text).cards, strict=False)
+        for index, card in zip(places, _report(text).cards, strict=False)
     )
 
 
 def signs(text: str, expected: int | None = None, limits: Mapping[str, float] | None = None) -> list[Sign]:
-    report, most = parse(text), limits or thresholds()
+    report, most = _report(text), limits or thresholds()
     told = [*_lost(text), *_failures(text)]
     told += [sign for card in report.cards for sign in _card(card, report, most)]
     told += _missing(report, told, expected)
@@ -98,7 +105,7 @@ def _once(sign: Sign, ask: Ask) -> Sign:
     """A single look in a suite sees an instant; only the agent's polls can tell that a slowdown lasts."""
     if sign.code != "smi.slowdown-hw" or not ask.suite:
         return sign
-    return Sign(sign.code, sign.reason, sign.device, sign.evidence, Status.DEGRADED, 1, sign.part, sign.traits)
+    return replace(sign, status=Status.DEGRADED)
 
 
 def _counted(sign: Sign, ask: Ask) -> bool:

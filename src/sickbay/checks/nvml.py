@@ -1,7 +1,7 @@
 """The GPUs through NVML (package nvidia-ml-py, extra "nvml"): the same fields that `nvidia-smi -q` prints, as JSON.
 
-`checks/nvidia_smi` calls `ask`. NVML runs in a process of its own (`python -m sickbay.checks.nvml`), started and timed
-like any tool: a driver that hangs then hangs that process and not the agent, and no handle is held between polls,
+`checks/nvidia_smi` calls `ask`. NVML runs in a process of its own (`COMMAND`), started and timed like any
+tool: a driver that hangs then hangs that process and not the agent, and no handle is held between polls,
 which would block a GPU reset. It must never judge, and never answer for a node on which some GPU does not answer:
 then it says nothing, and nvidia-smi is asked, which names the lost one.
 """
@@ -20,7 +20,8 @@ from typing import Any
 from sickbay.checks.smi_text import MOST_GPUS, NVML_HEAD
 from sickbay.ports import Completed, Host
 
-COMMAND = (sys.executable, "-m", "sickbay.checks.nvml")
+# Not `-m`: the package imports this module first, and the interpreter would warn about that on every poll.
+COMMAND = (sys.executable, "-c", "import sys; from sickbay.checks.nvml import main; sys.exit(main())")
 
 
 def installed() -> bool:
@@ -202,7 +203,3 @@ def main() -> int:
         print(f"NVML: {type(refused).__name__}: {refused}", file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from sickbay.checks.kernel_lines import device
 from sickbay.checks.signs import Ask, Check, Reading, Sign, quote, unusable
-from sickbay.checks.smi_csv import Row, figure, table
+from sickbay.checks.smi_csv import Row, figure, is_address, table
 from sickbay.model import Status
 from sickbay.ports import Host
 
@@ -25,18 +25,15 @@ MOST_GPUS = 64
 
 
 def collect(host: Host, ask: Ask) -> Reading:
-    done = host.run(("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader"), TIMEOUT_S)
+    done = host.run(("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv"), TIMEOUT_S)
     paths = [_path(_pci(row), kind) for row in _gpus(done.stdout) for kind in AER]
     return Reading(done, files={path: host.read(path) for path in paths})
 
 
 def _gpus(text: str) -> list[Row]:
-    rows = [row for row in table(text, FIELDS) if _is_address(row["pci.bus_id"])]
-    return rows[:MOST_GPUS]
-
-
-def _is_address(text: str) -> bool:
-    return text.count(":") == 2 and text.isascii() and all(c in "0123456789abcdefABCDEF:." for c in text)
+    """A field that the driver does not know is simply not there."""
+    rows = [dict.fromkeys(FIELDS, "") | row for row in table(text)]
+    return [row for row in rows if is_address(row["pci.bus_id"])][:MOST_GPUS]
 
 
 def _pci(row: Row) -> str:

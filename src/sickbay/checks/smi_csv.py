@@ -1,7 +1,8 @@
 """Reads what `nvidia-smi --query-gpu=... --format=csv` and `--query-compute-apps=...` print, with or without header.
 
-`checks/pcie` and `checks/gpu_processes` use it. Rows of the GPUs that answer follow lines about those that do not, so
-a line that is no row is passed over. Cells that say they are no value ("[N/A]", "[Unknown Error]", ...) read as "".
+`checks/pcie` and `checks/gpu_processes` use `table`; `report` turns a --query-gpu table into what `-q` would have said,
+for `checks/nvidia_smi`. Rows of the GPUs that answer follow lines about those that do not, so a line that is no row is
+passed over. Cells that say they are no value ("[N/A]", "[Unknown Error]", ...) read as "".
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sickbay.checks.smi_text import known
+from sickbay.checks.kernel_lines import device
+from sickbay.checks.smi_text import Card, Report, known
 
 MOST_ROWS = 4096
 _NAME = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*(?: \[[^\]]{1,8}\])?")
@@ -54,3 +56,60 @@ def figure(cell: str) -> float | None:
     """A cell's number, whatever unit follows it; None if it is none."""
     found = _NUMBER.fullmatch(cell)
     return float(found[1]) if found else None
+
+
+# Fields of --query-gpu -> where `-q` prints the same. Totals only where parts would be counted twice.
+_FIELDS = {
+    "name": "product_name",
+    "gpu_name": "product_name",
+    "serial": "serial_number",
+    "gpu_serial": "serial_number",
+    "uuid": "gpu_uuid",
+    "gpu_uuid": "gpu_uuid",
+    "persistence_mode": "persistence_mode",
+    "mig.mode.current": "mig_mode/current",
+    "gpu_recovery_action": "gpu_recovery_action",
+    "inforom.checksum_validation": "inforom_checksum_validation",
+    "ecc.mode.current": "ecc_mode/current",
+    "ecc.errors.uncorrected.volatile.total": "ecc_errors/volatile/uncorrectable",
+    "ecc.errors.uncorrected.aggregate.total": "ecc_errors/aggregate/uncorrectable",
+    "ecc.errors.corrected.volatile.dram": "ecc_errors/volatile/dram_correctable",
+    "ecc.errors.corrected.volatile.sram": "ecc_errors/volatile/sram_correctable",
+    "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": "ecc_errors/aggregate/sram_threshold_exceeded",
+    "retired_pages.single_bit_ecc.count": "retired_pages/single_bit_ecc",
+    "retired_pages.sbe": "retired_pages/single_bit_ecc",
+    "retired_pages.double_bit.count": "retired_pages/double_bit_ecc",
+    "retired_pages.dbe": "retired_pages/double_bit_ecc",
+    "retired_pages.pending": "retired_pages/pending_page_blacklist",
+    "remapped_rows.pending": "remapped_rows/pending",
+    "remapped_rows.failure": "remapped_rows/remapping_failure_occurred",
+    "fabric.state": "fabric/state",
+    "fabric.status": "fabric/status",
+    "clocks_event_reasons.hw_slowdown": "clocks_event_reasons/hw_slowdown",
+    "clocks_event_reasons.hw_thermal_slowdown": "clocks_event_reasons/hw_thermal_slowdown",
+    "clocks_event_reasons.hw_power_brake_slowdown": "clocks_event_reasons/hw_power_brake_slowdown",
+    "clocks_throttle_reasons.hw_slowdown": "clocks_event_reasons/hw_slowdown",
+    "clocks_throttle_reasons.hw_thermal_slowdown": "clocks_event_reasons/hw_thermal_slowdown",
+    "clocks_throttle_reasons.hw_power_brake_slowdown": "clocks_event_reasons/hw_power_brake_slowdown",
+}
+
+
+def report(text: str, fields: Sequence[str] = ()) -> Report:
+    """A --query-gpu table as a Report; without cards if it is none."""
+    rows = [row for row in table(text, fields) if "pid" not in row and _names_gpu(row)]
+    driver = next((row["driver_version"] for row in rows if row.get("driver_version")), "")
+    cards = [Card(_device(row), {_FIELDS[name]: cell for name, cell in row.items() if name in _FIELDS}) for row in rows]
+    return Report(driver=driver, cards=cards)
+
+
+def _names_gpu(row: Row) -> bool:
+    return bool(_device(row)) or row.get("index", "").isdecimal()
+
+
+def _device(row: Row) -> str:
+    address = row.get("pci.bus_id") or row.get("gpu_bus_id") or ""
+    return device(address) if is_address(address) else ""
+
+
+def is_address(text: str) -> bool:
+    return text.count(":") == 2 and all(c in "0123456789abcdefABCDEF:." for c in text)
