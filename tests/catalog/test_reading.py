@@ -91,5 +91,13 @@ def test_every_file_says_at_its_head_what_it_is() -> None:
 
 def test_every_source_is_cited_by_some_row() -> None:
     sources = tomllib.loads(shipped("sources.toml"))
-    rest = "".join(shipped(file) for file in FILES if file != "sources.toml")
+    others = ("thresholds.toml", "pci_gpus.toml")
+    rest = "".join(shipped(file) for file in (*FILES, *others) if file != "sources.toml")
     assert [key for key in sources if f'"{key}"' not in rest] == []
+
+
+def test_every_threshold_and_device_id_cites_a_source_we_know() -> None:
+    sources = tomllib.loads(shipped("sources.toml"))
+    cited = [key for row in tomllib.loads(shipped("thresholds.toml")).values() for key in row["source"]]
+    cited += tomllib.loads(shipped("pci_gpus.toml"))["source"]
+    assert [key for key in cited if key not in sources] == []

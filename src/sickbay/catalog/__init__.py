@@ -55,13 +55,14 @@ class Profile:
     gpus: int
     gpu_model: str
     efas: int
-    nvlink: str  # "" none, else the width, e.g. "NV18"
+    nvlink: str  # "" none, else the width, e.g. "NV18"; "NV": some, of a width nobody told us
     reboot_s: float
     power_cycle_s: float
     replace_s: float
     source: str
     nccl_local_min_gbs: float = 0.0  # all-reduce bus bandwidth within the node
     efa_loopback_min_gbps: float = 0.0
+    nvmes: int = 0  # local NVMe drives, without network volumes
 
     def timeout_s(self, rung: Rung) -> float:
         """How long this rung may take here: machines of some types need longer to come back."""

@@ -65,7 +65,7 @@ def read_catalog(read: Callable[[str], str] = shipped) -> Catalog:
         faults=faults,
         codes={code.code: code for code in _codes(files, faults, actions, sources)},
         ladders=ladders,
-        profiles={row.name: _profile(row, sources) for row in _rows("profiles.toml", files)},
+        profiles={row.name: profile(row, sources) for row in _rows("profiles.toml", files)},
         nvlink5=tuple(_nvlink5(files["nvlink5.toml"], sources)),
         version=hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:12],
         actions=actions,
@@ -273,7 +273,8 @@ def _nvlink_sub(row: Row, item: Any, source: str) -> NvlinkSub:
     raise row.wrong("", f"not a decode row: {item!r}", "see the columns at the head of the file")
 
 
-def _profile(row: Row, sources: Mapping[str, str]) -> Profile:
+def profile(row: Row, sources: Mapping[str, str]) -> Profile:
+    """Also for the rows of a person's own file (profile_file)."""
     row.only(PROFILE_COLUMNS)
     return Profile(
         type=row.name,
@@ -287,4 +288,5 @@ def _profile(row: Row, sources: Mapping[str, str]) -> Profile:
         source="; ".join(_cited(row, "source", sources)),
         nccl_local_min_gbs=float(row.number("nccl_local_min_gbs", 0.0)),
         efa_loopback_min_gbps=float(row.number("efa_loopback_min_gbps", 0.0)),
+        nvmes=row.whole("nvmes", 0),
     )
