@@ -6,20 +6,29 @@
 from __future__ import annotations
 
 from sickbay.checks import (
+    clock,
     dcgm_diag,
     dcgm_health,
+    disk_space,
     efa_counters,
     efa_enumeration,
     efa_loopback,
+    gpu_matmul,
     gpu_processes,
     gpu_slowdown,
+    gpu_speed,
+    host_memory,
     infiniband,
+    instance_events,
     kernel_log,
+    local_disks,
     nccl_allreduce,
     nvidia_smi,
     nvlink_errors,
     pcie,
     peermem,
+    shared_storage,
+    stuck_processes,
     topology,
 )
 from sickbay.checks.signs import Check
@@ -40,6 +49,15 @@ ALL: tuple[Check, ...] = (
     efa_counters.CHECK,
     infiniband.CHECK,
     peermem.CHECK,
+    stuck_processes.CHECK,
+    local_disks.CHECK,
+    disk_space.CHECK,
+    shared_storage.CHECK,
+    host_memory.CHECK,
+    clock.CHECK,
+    instance_events.CHECK,
+    gpu_matmul.CHECK,
+    gpu_speed.CHECK,
     Check("kernel-log", None, kernel_log.collect, kernel_log.judge),
 )
 
