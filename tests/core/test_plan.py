@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sickbay.core import plan
-from sickbay.model import TREATMENTS, Phase, Severity, Verb
+from sickbay.model import TREATMENTS, Phase, Plan, Severity, Verb
 from sickbay.settings import LEVELS, Policy
-from tests.builders import CATALOG, EVERY_VERB, a_case, a_diagnosis, a_policy
+from tests.builders import CATALOG, EVERY_VERB, a_case, a_diagnosis, a_node, a_policy
 
 TREATED = sorted(name for name, fault in CATALOG.faults.items() if fault.treats)
 some_faults = st.lists(st.sampled_from(TREATED), min_size=1, max_size=5)
@@ -39,6 +39,28 @@ def test_a_raised_severity_starts_on_its_own_rung() -> None:
     """Uncontained on an A100 without MIG: a reset is not enough."""
     raised = a_diagnosis("ecc-uncontained", severity=Severity.REBOOT)
     assert plan.make([raised], CATALOG).rungs[0].verb is Verb.REBOOT
+
+
+def times(kind: str, before: Plan | None = None) -> dict[Verb, float]:
+    node = a_node(factors={plan.TYPE: kind}) if kind else a_node()
+    made = plan.make([a_diagnosis("ecc-uncontained"), a_diagnosis("gpu-lost")], CATALOG, before=before, node=node)
+    return {rung.verb: rung.timeout_s for rung in made.rungs}
+
+
+def test_how_long_a_rung_may_take_is_the_profile_s_word() -> None:
+    p5, g5 = CATALOG.profiles["p5.48xlarge"], CATALOG.profiles["g5.xlarge"]
+    assert times("p5.48xlarge")[Verb.REBOOT] == p5.reboot_s > times("g5.xlarge")[Verb.REBOOT] == g5.reboot_s
+    assert times("dgx-h100")[Verb.REPLACE] == CATALOG.profiles["dgx-h100"].replace_s
+
+
+def test_a_type_nobody_knows_keeps_the_ladder_s_times() -> None:
+    ladder = {rung.verb: rung.timeout_s for rung in CATALOG.ladders["reboot-power-replace"]}
+    assert times("") == times("a type of its own") == ladder
+
+
+def test_the_profile_s_times_last_when_findings_join_the_case() -> None:
+    opened = plan.make([a_diagnosis("gpu-lost")], CATALOG, node=a_node(factors={plan.TYPE: "g5.xlarge"}))
+    assert times("g5.xlarge", before=opened)[Verb.REBOOT] == CATALOG.profiles["g5.xlarge"].reboot_s
 
 
 @given(some_faults, some_faults)

@@ -71,7 +71,7 @@ def _merge(turn: Turn) -> None:
     if case is None or not turn.fresh or case.phase in machine.ENDS or case.factor or case.cancelled:
         return  # what is found while a case is let go stays latched, and opens the next one
     known = {(d.fault, d.place.device) for d in case.diagnoses}
-    merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog)
+    merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog, turn.s.node)
     for d in turn.fresh:
         if (d.fault, d.place.device) not in known:
             title = turn.ctx.catalog.faults[d.fault].title

@@ -8,22 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sickbay.catalog import Catalog
-from sickbay.model import TREATMENTS, Case, Diagnosis, Plan, Rung, Severity, Verb
+from sickbay.model import TREATMENTS, Case, Diagnosis, Node, Plan, Rung, Severity, Verb
 from sickbay.settings import CEILINGS, LEVELS, Policy
 
 FIRST_RUNG = {Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
 LIGHT = ("nvidia-smi",)  # VERIFY always runs the light suite, whatever the fault
+TYPE = "instance-type"  # the factor of a node that names its profile
 
 
-def make(diagnoses: Sequence[Diagnosis], catalog: Catalog, *, before: Plan | None = None) -> Plan:
-    """The union of the faults' ladders, without rungs weaker than the strongest fault's first; never below `before`."""
+def make(
+    diagnoses: Sequence[Diagnosis], catalog: Catalog, *, before: Plan | None = None, node: Node | None = None
+) -> Plan:
+    """The union of the faults' ladders, without rungs weaker than the strongest fault's first; never below `before`.
+
+    How long a rung may take is the profile's word where the node's type is known: a p5 reboots for many minutes.
+    """
     ladders = [rungs for d in diagnoses if (rungs := _ladder(d, catalog))]
     if before is not None and before.rungs:
         ladders.append(before.rungs)
     first = max((TREATMENTS.index(rungs[0].verb) for rungs in ladders), default=0)
     longest = _longest([rung for rungs in ladders for rung in rungs])
     rungs = tuple(longest[verb] for verb in TREATMENTS[first:] if verb in longest)
-    return Plan(rungs, _checks(diagnoses, catalog, before))
+    return Plan(_timed(rungs, catalog, node), _checks(diagnoses, catalog, before))
+
+
+def _timed(rungs: tuple[Rung, ...], catalog: Catalog, node: Node | None) -> tuple[Rung, ...]:
+    profile = catalog.profiles.get(node.factors.get(TYPE, "")) if node is not None else None
+    return tuple(Rung(r.verb, profile.timeout_s(r)) for r in rungs) if profile is not None else rungs
 
 
 def _ladder(diagnosis: Diagnosis, catalog: Catalog) -> tuple[Rung, ...]:

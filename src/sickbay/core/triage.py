@@ -257,7 +257,7 @@ def open_case(
     why = f"{catalog.faults[latches[0].fault].title}: {_quote(latches[0])}"
     case = Case(
         id=f"{node.name}.{n}", node=node.name, uid=node.uid, pool=node.pool, diagnoses=diagnoses,
-        plan=plan.make(diagnoses, catalog), phase=Phase.SUSPECTED, step=0, opened_at=at, entered=now,
+        plan=plan.make(diagnoses, catalog, node=node), phase=Phase.SUSPECTED, step=0, opened_at=at, entered=now,
         deadline=now + policy.suspect_s, cluster=cluster, instance=node.instance, rung=floor,
         first_evidence_at=min((la.at for la in latches if la.at), default=at),
         jobs_hurt=node.jobs,
@@ -284,12 +284,12 @@ def _relapse_floor(record: NodeRecord, latches: Sequence[Latch], policy: Policy,
     return worst.rung, f"; it is a relapse of {worst.case}, so treatment starts above {worst.rung}"
 
 
-def merge(case: Case, fresh: Sequence[Diagnosis], catalog: Catalog) -> tuple[Case, bool]:
+def merge(case: Case, fresh: Sequence[Diagnosis], catalog: Catalog, node: Node | None = None) -> tuple[Case, bool]:
     """New findings join the open case. True when they make it worse: a stronger first rung, or a sooner `when`."""
     known = {(d.fault, d.place.device): d for d in case.diagnoses}
     known.update({(d.fault, d.place.device): d for d in fresh})
     diagnoses = tuple(known.values())
-    made = plan.make(diagnoses, catalog, before=case.plan)
+    made = plan.make(diagnoses, catalog, before=case.plan, node=node)
     worse = max((d.severity for d in fresh), default=0) > max((d.severity for d in case.diagnoses), default=0)
     sooner = URGENCY[soonest(fresh)] < URGENCY[soonest(case.diagnoses)] if fresh else False
     return replace(case, diagnoses=diagnoses, plan=made), worse or sooner
