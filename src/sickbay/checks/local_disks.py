@@ -79,6 +79,10 @@ def _missing(reading: Reading, ask: Ask) -> Iterator[Sign]:
     want = told or seen
     if here >= want:
         return
+    if reading.files.get("nvme") is None:
+        said = f"{NVME} cannot be listed, so we cannot tell whether all {want} local NVMe drives are there"
+        yield Sign("tool.failed", said, status=Status.UNKNOWN)
+        return
     by = f"a {ask.profile.type} has {told}" if ask.profile is not None and told else f"it had {seen} before"
     shown = quote(f"{NVME}: {' '.join(drives(reading.files)) or 'no local drive'}")
     reason = f"{want - here} of {want} local NVMe drives are missing ({by})"
