@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sickbay.ports import Completed
-from sickbay.sim import dcgm, smi
+from sickbay.sim import chassis, dcgm, net, smi, smi_links
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.kernel import as_dmesg
 
@@ -32,8 +32,14 @@ class SimHost:
             return smi.run(self.node, rest, self.world.now)
         if tool == "dcgmi":
             return dcgm.run(self.node, rest, self.world.illness.seen_by_diag, self.dcgm_major)
+        if tool in ("systemctl", "pgrep"):
+            return smi_links.service(tool, rest)
         if tool == "dmesg":
             return Completed(0, as_dmesg(self.node.kernel.tail(DMESG_LINES)), "")
+        if tool in net.TOOLS or tool == "env":
+            return net.run(self.node, words, self.world.now)
+        if tool in chassis.TOOLS:
+            return chassis.run(self.node, tool, rest)
         return Completed(None, "", f"{tool}: command not found", missing=True)
 
     def read(self, path: str) -> str | None:
@@ -46,15 +52,19 @@ class SimHost:
         if path == "/proc/uptime":
             up = self.world.now - self.node.boot_at
             return f"{up:.2f} {up * 90:.2f}\n"
-        return None
+        found = net.read(self.node, path, self.world.now)
+        return found if found is not None else chassis.read(self.node, path, self.world.now)
 
     def names(self, path: str) -> tuple[str, ...] | None:
-        return None
+        if not self.node.up:
+            return None
+        found = net.names(self.node, path)
+        return found if found is not None else chassis.names(self.node, path)
 
     def fetch(
         self, url: str, timeout_s: float, method: str = "GET", headers: Mapping[str, str] | None = None
     ) -> str | None:
-        return None
+        return chassis.fetch(self.node, url, method) if self.node.up else None
 
     def kernel_lines(self, cursor: str) -> tuple[list[str], str]:
         boot, _, sequence = cursor.rpartition(":")
