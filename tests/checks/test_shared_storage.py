@@ -54,7 +54,8 @@ def test_one_that_hangs_does_not_keep_the_others_from_being_asked() -> None:
 
 
 def test_a_path_that_should_be_shared_and_lies_on_the_root_disk_is_said() -> None:
-    (found,) = looked(table="/dev/nvme0n1p1 / ext4 rw 0 0\n", paths="/fsx")
+    nowhere = printed("", 1, "stat: cannot read file system information for '/fsx': No such file or directory")
+    (found,) = looked(nowhere, table="/dev/nvme0n1p1 / ext4 rw 0 0\n", paths="/fsx")
     assert found.code == "storage.not-mounted"
     assert found.evidence == ("/fsx lies on /dev/nvme0n1p1 (ext4, mounted at /)",)
 

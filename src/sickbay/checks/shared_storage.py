@@ -42,8 +42,9 @@ def judge(reading: Reading, ask: Ask) -> list[Sign]:
     if not table and not reading.outputs:
         return [Sign("tool.failed", "the mount table cannot be read", status=Status.UNKNOWN)]
     listed = list(mounts.parse(table or ""))
-    told = [sign for path in _told(ask)[:MOST] for sign in _unmounted(path, listed)]
-    return told + [sign for path, done in reading.outputs.items() for sign in _judged(path, done, listed, ask)]
+    absent = {path: sign for path in _told(ask)[:MOST] for sign in _unmounted(path, listed)}
+    asked = [(path, done) for path, done in reading.outputs.items() if path not in absent]
+    return [*absent.values(), *(sign for path, done in asked for sign in _judged(path, done, listed, ask))]
 
 
 def _unmounted(path: str, listed: list[mounts.Mount]) -> Iterator[Sign]:
