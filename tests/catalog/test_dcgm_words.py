@@ -1,4 +1,4 @@
-"""DCGM's words and exit codes: every row names an error and a source that exist, and the exact stand before the vague."""
+"""DCGM's words and exit codes: every row names an error and a source that exist, the exact before the vague."""
 
 from __future__ import annotations
 
