@@ -13,7 +13,7 @@ from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import blame, capacity, recover
+from sickbay.core import blame, capacity, recover, versions
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Job, Recovery, RecoveryPhase
 from sickbay.ports import Stored
@@ -33,6 +33,8 @@ class JobDesk(Asking):
         self._kinds = {name: fault.kind for name, fault in catalog.faults.items()}
         self._frozen: set[str] = set()
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
+        self._compared: dict[str, tuple[int, tuple[str, ...]]] = {}  # job -> attempt and nodes whose versions were seen
+        self._compare_at: dict[str, float] = {}
 
     def begin(self, now: Now) -> None:
         """A new leader has not watched yet: a stall is counted from now, never from somebody else's last look."""
@@ -46,9 +48,11 @@ class JobDesk(Asking):
         jobs = list(self._view.touched_jobs)
         self._view.touched_jobs.clear()
         if not self._settings.jobs.enabled:
+            self._view.retold.clear()
             return
         for job in jobs:
             self._decide(job, now, tell)
+        self._compare_versions(now)
 
     def _decide(self, job_id: str, now: Now, tell: TellSuspects) -> None:
         job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)
@@ -73,6 +77,29 @@ class JobDesk(Asking):
         self._settle(d.recovery, d.ended, stored, now)
         if d.suspects:
             tell(d.suspects, now)
+
+    # -- versions
+
+    def _compare_versions(self, now: Now) -> None:
+        """Of jobs whose attempt has just begun, and later of those on nodes that tell something else by then."""
+        for job in self._view.retold:
+            self._compare_at.setdefault(job, now.watch + RETOLD_S)
+        self._view.retold.clear()
+        for job in [job for job, at in self._compare_at.items() if at <= now.watch]:
+            del self._compare_at[job]
+            stored, nodes = self._view.recoveries.get(job), self._view.nodes
+            if stored is None or stored.value.phase is not RecoveryPhase.RUNNING:
+                continue
+            found = versions.compare({n: nodes[n].factors for n in stored.value.nodes if n in nodes})
+            told = versions.noted(stored.value, found, now.wall)
+            if told is not stored.value and self._records.put_recovery(told, False):
+                self._unsaid.update({n.key: ("job", job, n) for n in told.notices})
+                log.info("job=%s event=%s why=%r", job, versions.EVENT, told.journal[-1].why)
+
+    def _note_start(self, r: Recovery, now: Now) -> None:
+        if r.phase is RecoveryPhase.RUNNING and self._compared.get(r.job) != (r.attempt, r.nodes):
+            self._compared[r.job] = (r.attempt, r.nodes)
+            self._compare_at[r.job] = now.watch
 
     def _slice(self, job_id: str, job: Job | None, stored: Stored[Recovery] | None, now: Now) -> JobSlice:
         key, outcome = self._answers.pop(job_id, ("", None))
@@ -126,6 +153,9 @@ class JobDesk(Asking):
         self._expect(job, asks)
         if ended:
             self._gangs.pop(job, None)
+            self._compared.pop(job, None)
+        else:
+            self._note_start(r, now)
         self._view.due("job", job, None if ended else self._wake(r, now))
         if before is None or before.value.phase is not r.phase:
             last = r.journal[-1]
@@ -175,6 +205,7 @@ class JobDesk(Asking):
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
+RETOLD_S = 600.0  # two cycles of an agent: a gang's nodes do not all speak at once
 WANTS_NODES = frozenset(
     {RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY, RecoveryPhase.RESTARTING}
 )

@@ -45,6 +45,7 @@ class View:
         self.touched_nodes: dict[str, None] = {}  # ordered sets
         self.touched_jobs: dict[str, None] = {}
         self.waiting_jobs: set[str] = set()
+        self.retold: dict[str, None] = {}  # jobs on a node that tells other versions than before
         self.heard: dict[str, None] = {}  # whose agent has given a sign of life since the last pass
         self.silent: set[str] = set()  # whose agent we no longer hear (controller/heartbeats.py)
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
@@ -90,6 +91,8 @@ class View:
         self.nodes[name] = node
         if node.last_check and (old is None or old.last_check != node.last_check):
             self.heard[name] = None
+        if node.jobs and (old is None or (old.factors is not node.factors and old.factors != node.factors)):
+            self.retold.update(dict.fromkeys(node.jobs))
         if old is not None and _sight(old) == _sight(node):
             self._index_free(node)
             if self._is_known_sick(name):
