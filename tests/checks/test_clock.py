@@ -45,6 +45,11 @@ def test_a_clock_that_is_off_is_a_setting_and_treats_no_node(offset: str) -> Non
     assert found.reason == "the clock is off by 0.2 s from its time server"
 
 
+def test_an_old_chrony_that_does_not_name_its_server_is_read_too() -> None:
+    old = printed(tracking("0.2").stdout.replace("169.254.169.123,", ""))
+    assert [f.code for f in looked(old)[0]] == ["clock.skew"]
+
+
 def test_a_time_service_without_a_server_is_said() -> None:
     (found,), _ = looked(tracking(leap="Not synchronised"))
     assert found.code == "clock.unsynchronised"
