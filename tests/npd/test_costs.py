@@ -81,7 +81,7 @@ def test_sickbay_npd_check_loads_nothing_but_its_file() -> None:
 
 @pytest.mark.parametrize("command", [["-m", "sickbay", "npd-check"], ["-ISEB", str(PLUGIN)]], ids=["sickbay", "file"])
 def test_a_call_costs_less_than_a_tenth_of_a_second(command: list[str], tmp_path: Path) -> None:
-    """Processor time, so that a busy machine is not a failure; wall time is the same on an idle one (docs/agent.md)."""
+    """Processor time, so that a busy machine is not a failure; wall times by load are in docs/agent.md."""
     write(tmp_path, verdict("fail", FELL_OFF))
     spent = [_cpu_s([sys.executable, *command, "--state-dir", str(tmp_path)]) for _ in range(CALLS)]
     assert sorted(spent)[CALLS // 2] < 0.1
