@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-POINTS = 128  # of one figure
+POINTS = 160  # of one figure: twelve hours (the window of port flaps) at a poll every five minutes
 FIGURES = 4_096  # in all: 8 GPUs x 18 links x a few counters, with room
 
 Point = tuple[float, float]  # (at, value)

@@ -13,7 +13,8 @@ from sickbay.core.blame import SURE
 from sickbay.core.turn import JobSlice
 from sickbay.model import Blame, Case, Finding, Job, Recovery, Status, When
 
-CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit"})  # work after the first evidence cannot be trusted
+# Work done after the first evidence of these cannot be trusted.
+CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit", "collective-wrong", "silent-corruption"})
 
 
 def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
