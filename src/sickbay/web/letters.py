@@ -16,8 +16,8 @@ from sickbay.errors import StoreError
 from sickbay.model import Finding, Place, Report
 
 MOST_FINDINGS = 512
-MOST_GPUS = 64
-MOST_FACTORS = 32
+MOST_GPUS = 256
+MOST_FACTORS = 64
 MOST_TRAITS = 32
 MOST_LINES = 16
 LONGEST_LINE = 1_000
@@ -27,7 +27,6 @@ LARGEST_NUMBER = 2**53  # what JSON readers agree on
 # "<boot id>/<sequence>": core orders findings by the number, so it must be one.
 _ID = re.compile(r"[A-Za-z0-9._:+-]{0,128}/[0-9]{1,15}", re.ASCII)
 _FACTOR = re.compile(r"[a-z][a-z0-9_.-]{0,47}", re.ASCII)
-_DEVICE = re.compile(r"[A-Za-z0-9_.:/-]{0,64}", re.ASCII)
 
 # Where a machine stands and what it was made from is the platform's to say; two nodes must not claim one rack.
 NOT_THE_NODES = frozenset({"rack", "switch", "image", "pool", "domain", "zone", "job"})
@@ -46,14 +45,12 @@ def read_report(body: bytes, node: str, cluster: str, received_at: float) -> Rep
     report = _decoded(body)
     if report.node != node:
         raise Refused(403, "other-node", f"this token is for {node!r}; it cannot speak for {report.node[:80]!r}")
-    if report.cluster not in ("", cluster):
-        raise Refused(403, "other-cluster", f"this is cluster {cluster!r}; the report is for {report.cluster[:80]!r}")
-    _bounded(report)
+    _bounded(report)  # its cluster is the token's, whatever the agent's own settings call it
     return replace(
         report,
         cluster=cluster,
         findings=tuple(_its_own(finding, node, received_at) for finding in report.findings),
-        factors={name: value for name, value in report.factors.items() if name not in NOT_THE_NODES},
+        factors=_its_factors(report.factors),
     )
 
 
@@ -72,25 +69,26 @@ def _bounded(report: Report) -> None:
     _demand(len(report.instance) <= LONGEST_NAME, "instance", f"longer than {LONGEST_NAME} characters")
     _demand(len(report.findings) <= MOST_FINDINGS, "findings", f"more than {MOST_FINDINGS}; send the worst")
     _demand(len(report.gpus) <= MOST_GPUS, "gpus", f"more than {MOST_GPUS}")
-    _demand(len(report.factors) <= MOST_FACTORS, "factors", f"more than {MOST_FACTORS}")
-    for name, value in report.factors.items():
-        _demand(bool(_FACTOR.fullmatch(name)), "factors", f"{name[:60]!r} is no factor's name")
-        _demand(len(value) <= LONGEST_NAME, f"factors.{name}", f"longer than {LONGEST_NAME} characters")
     for i, gpu in enumerate(report.gpus):
         short = all(len(text) <= LONGEST_NAME for text in (gpu.uuid, gpu.serial, gpu.pci))
-        _demand(short and 0 <= gpu.index <= 4096, f"gpus[{i}]", "not a GPU's identity")
+        _demand(short and -1 <= gpu.index <= 4096, f"gpus[{i}]", "not a GPU's identity")
     for i, finding in enumerate(report.findings):
         _bounded_finding(finding, f"findings[{i}]")
 
 
 def _bounded_finding(finding: Finding, where: str) -> None:
     _demand(bool(_ID.fullmatch(finding.id)), f"{where}.id", 'not "<boot id>/<sequence>"')
-    _demand(bool(_DEVICE.fullmatch(finding.place.device)), f"{where}.place.device", "not a device's address")
     for name in ("check", "code", "boot_id", "part", "answers"):
         _demand(len(getattr(finding, name)) <= LONGEST_NAME, f"{where}.{name}", f"longer than {LONGEST_NAME}")
     _demand(math.isfinite(finding.at), f"{where}.at", "not a time")
-    _demand(1 <= finding.count <= LARGEST_NUMBER, f"{where}.count", "not a count")
+    _demand(0 <= finding.count <= LARGEST_NUMBER, f"{where}.count", "not a count")
     _demand(len(finding.traits) <= MOST_TRAITS, f"{where}.traits", f"more than {MOST_TRAITS}")
+
+
+def _its_factors(factors: Mapping[str, str]) -> Mapping[str, str]:
+    """Versions are worth comparing, not worth losing a report for: odd ones are left out."""
+    fit = {k: v for k, v in factors.items() if _FACTOR.fullmatch(k) and len(v) <= LONGEST_NAME and v.isprintable()}
+    return {k: v for k, v in list(fit.items())[:MOST_FACTORS] if k not in NOT_THE_NODES}
 
 
 def _demand(holds: bool, where: str, wrong: str) -> None:
@@ -103,7 +101,7 @@ def _its_own(finding: Finding, node: str, received_at: float) -> Finding:
     return replace(
         finding,
         source="agent",
-        place=Place(node, finding.place.device),
+        place=Place(node, _plain(finding.place.device)),
         reason=_cut(finding.reason),
         evidence=tuple(_cut(line) for line in finding.evidence[:MOST_LINES]),
         received_at=received_at,
@@ -120,6 +118,11 @@ def _may_answer(key: str, node: str) -> bool:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1] + "…"
+
+
+def _plain(device: str) -> str:
+    """A PCI address, a port, a path: whatever it is, one short line."""
+    return "".join(c if c.isprintable() else "?" for c in device[:LONGEST_NAME])
 
 
 def _cut_traits(traits: Mapping[str, str]) -> Mapping[str, str]:
