@@ -89,10 +89,8 @@ def _unable(args: list[str]) -> int:
 
 
 def _misused(stop: SystemExit) -> bool:
-    """Did it end because an option is wrong? click says so by the exception it was handling."""
-    from click import UsageError
-
-    return isinstance(stop.__context__, UsageError)
+    """Did it end because an option is wrong? By the error's name: some releases of typer bring their own click."""
+    return "UsageError" in (kind.__name__ for kind in type(stop.__context__).__mro__)
 
 
 def _code(code: object) -> int:

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from sickbay.cli import check_report as report
-from sickbay.cli.check_run import Wish, run
+from sickbay.cli.check_run import Wish, mark, run
 from sickbay.cli.sitting import ConfigOption
 from sickbay.errors import UserError
 from sickbay.suite import table
@@ -34,11 +34,16 @@ ExclusiveOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document: the summary and every result.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long; touch nothing.")]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", help="For each check; else the setting, or CHECK_TIMEOUT.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", help="For each check; else CHECK_TIMEOUT.", show_default=False),
 ]
 ResultsOption = Annotated[str, typer.Option("--results-dir", metavar="DIR", help="Where the result files go.")]
 FleetOption = Annotated[
     str, typer.Option("--fleet", metavar="DIR", help="Result files of other nodes: figures are compared with theirs.")
+]
+MarkOption = Annotated[
+    bool,
+    typer.Option("--mark-treated", help="Run nothing; from now on, kernel lines up to this moment count as treated."),
 ]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Every finding, with its evidence.")]
 
@@ -54,6 +59,7 @@ def command(
     results_dir: ResultsOption = "",
     fleet: FleetOption = "",
     config: ConfigOption = "",
+    mark_treated: MarkOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Run health checks on this machine. Without options: the lightweight suite, which disturbs nobody.
@@ -69,6 +75,9 @@ def command(
     wish = Wish(wanted, settings, timeout or settings.agent.check_timeout_s, exclusive, results_dir, fleet)
     if dry_run:
         report.print_plan(wanted, wish.limit_s, exclusive, as_json=as_json)
+        return
+    if mark_treated:
+        mark(wish)
         return
     _end_cleanly()
     raise typer.Exit(run(wish, os.environ, as_json=as_json, verbose=verbose))

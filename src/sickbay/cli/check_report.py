@@ -44,7 +44,7 @@ class Told:
 
 def print_json(told: Told) -> None:
     document = {**told.summary, "results": [one.document() for one in told.results]}
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(document) + "\n")  # ASCII: a tool may have printed half a character
 
 
 def log_prolog(told: Told) -> None:

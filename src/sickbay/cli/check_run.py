@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sickbay.catalog import Catalog, Profile, load
@@ -26,6 +26,7 @@ from sickbay.settings import AgentSettings, Settings
 from sickbay.suite import folder as results
 from sickbay.suite.asking import ask_for, peers_in
 from sickbay.suite.exclusive import refusal
+from sickbay.suite.mark import marked, set_mark
 from sickbay.suite.result import CheckResult, Whose, exit_code, summary
 from sickbay.suite.runner import Manner, run_suite
 from sickbay.suite.table import Suite
@@ -53,7 +54,7 @@ class Wish:
 def run(wish: Wish, environ: Mapping[str, str], *, as_json: bool, verbose: bool, host: LinuxHost | None = None) -> int:
     """Look, write the files, say what was found; returns the exit code."""
     agent, at = wish.settings.agent, time.time()
-    host = host or LinuxHost(agent.node_name or socket.gethostname(), kmsg=agent.kmsg, root=agent.host_root)
+    host = host or _host(agent)
     _refuse(wish, host)
     folder = _folder(wish, environ, at)
     catalog = load().with_overrides(wish.settings.severity_overrides)
@@ -69,6 +70,17 @@ def run(wish: Wish, environ: Mapping[str, str], *, as_json: bool, verbose: bool,
     if wish.lenient:
         report.log_prolog(told)
     return exit_code(found, lenient=wish.lenient)
+
+
+def _host(agent: AgentSettings) -> LinuxHost:
+    return LinuxHost(agent.node_name or socket.gethostname(), kmsg=agent.kmsg, root=agent.host_root)
+
+
+def mark(wish: Wish) -> None:
+    """--mark-treated"""
+    agent = wish.settings.agent
+    lines = set_mark(_host(agent), Path(agent.state_dir), time.time())
+    print(f"The {lines} kernel lines of this boot so far count as treated: `sickbay check` reads on from here.")
 
 
 def _refuse(wish: Wish, host: Host) -> None:
@@ -109,6 +121,7 @@ def _looked(
         agent, environ, suite=wish.suite.name, at=whose.at, profile=who.profile, exclusive=wish.exclusive,
         peers=peers_in(Path(wish.fleet), host.name) if wish.fleet else None,
     )  # fmt: skip
+    ask = replace(ask, cursor=marked(Path(agent.state_dir)))
     manner = Manner(
         limit_s=wish.limit_s, refusal=lambda: _refusal(wish, host), progress=progress,
         keep=lambda _, kept: results.keep(folder, kept),
