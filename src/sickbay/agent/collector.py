@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sickbay.agent.guard import Guard, Stuck, TooManyStuck
 from sickbay.agent.knowledge import Knowledge
@@ -24,14 +24,14 @@ from sickbay.checks.run import run
 from sickbay.checks.signs import Ask, Sign, Stamp, finding
 from sickbay.model import Finding, Status
 from sickbay.settings import AgentSettings
+from sickbay.suite.asking import ask_for
+from sickbay.suite.exclusive import busy
 
 log = logging.getLogger(__name__)
 
 SPARE_S = 30.0  # beyond a check's own limit, before its thread is given up
 IDENTITY_S = 120.0
 LOOK_AGAIN_CYCLES = 12  # cycles between looks at versions: they change with a driver, not by the minute
-COMPUTE_APPS = ("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader")
-APPS_TIMEOUT_S = 30.0
 
 
 @dataclass(slots=True)
@@ -127,8 +127,8 @@ class Collector:
         )  # fmt: skip
 
     def _ask(self, name: str) -> Ask:
-        known = self.knowledge
-        return Ask(profile=known.profile, series=self.memory.of(name), options=options_of(self.settings))
+        known = ask_for(self.settings, {}, suite="lightweight", at=self.wall(), profile=self.knowledge.profile)
+        return replace(known, series=self.memory.of(name))
 
     def _limit(self, name: str) -> float:
         check = BY_NAME.get(name)
@@ -155,8 +155,7 @@ class Collector:
 
     def _idle(self) -> bool:
         """Nothing computes here. If that cannot be read, somebody may."""
-        done = self.knowledge.host.run(COMPUTE_APPS, APPS_TIMEOUT_S)
-        return done.code == 0 and not done.stdout.strip()
+        return not busy(self.knowledge.host)
 
     def _who_am_i(self) -> None:
         try:
@@ -196,15 +195,3 @@ class Collector:
 
 
 _FINE = Sign("", "settings: as on disk", status=Status.OK)
-
-
-def options_of(settings: AgentSettings) -> dict[str, str]:
-    """Settings that checks ask for by name."""
-    return {
-        "shared-paths": ",".join(settings.shared_paths),
-        "max-retired-pages-sbe": str(settings.max_retired_pages_sbe),
-        "dcgm-timeout-s": f"{settings.dcgm_timeout_s:g}",
-        "dcgm-l4-timeout-s": f"{settings.dcgm_l4_timeout_s:g}",
-        "nccl-timeout-s": f"{settings.nccl_timeout_s:g}",
-        "efa-timeout-s": f"{settings.efa_timeout_s:g}",
-    }  # fmt: skip

@@ -24,6 +24,7 @@ MOST_BROKEN = 100
 _NEXT = (errno.EPIPE, errno.EINVAL, errno.EINTR)
 MOST_CARRY = kmsg.RECORD_BYTES * 2
 
+Read = Callable[[int, int], bytes]
 Accept = Callable[[str], bool]  # may this record of a program pass all the same? (a rehearsal)
 
 
@@ -42,8 +43,10 @@ class Batch:
 class KmsgSource:
     """The open device. Raises OSError if it cannot be opened."""
 
-    def __init__(self, path: str, boot_id: str, cursor: str, *, first: int, accept: Accept | None = None) -> None:
-        self._boot, self._accept = boot_id, accept
+    def __init__(
+        self, path: str, boot_id: str, cursor: str, *, first: int, accept: Accept | None = None, read: Read = os.read
+    ) -> None:
+        self._boot, self._accept, self._read_from = boot_id, accept, read
         self._last = position(cursor) if cursor.startswith(f"{boot_id}:") and cursor.count(":") == 1 else -1
         self._first: int | None = first if self._last < 0 else None  # without a cursor: only so many lines back
         kind = os.stat(path).st_mode
@@ -104,7 +107,7 @@ class KmsgSource:
         broken = 0
         while broken < MOST_BROKEN:
             try:
-                data = os.read(self._fd, kmsg.RECORD_BYTES)
+                data = self._read_from(self._fd, kmsg.RECORD_BYTES)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -125,7 +128,7 @@ class KmsgSource:
         """Read until there is a whole record; False when there is none."""
         while not self._whole:
             try:
-                data = os.read(self._fd, PIPE_BYTES)
+                data = self._read_from(self._fd, PIPE_BYTES)
             except BlockingIOError:
                 return False
             except OSError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from sickbay.agent.report import Self
 from sickbay.catalog import Catalog, Profile
 from sickbay.catalog.profile_file import read_profiles
+from sickbay.checks import nvml
 from sickbay.checks.nvidia_smi import inventory
 from sickbay.errors import SickbayError
 from sickbay.identity import gpu_map
@@ -26,6 +27,7 @@ from sickbay.settings import AgentSettings
 log = logging.getLogger(__name__)
 
 MAP = "gpu-map.json"
+INVENTORIES = (("nvidia-smi", "-q"), nvml.COMMAND)  # what check 0 asks, one way or the other
 
 
 class Overheard:
@@ -38,7 +40,7 @@ class Overheard:
 
     def run(self, argv: Sequence[str], timeout_s: float) -> Completed:
         done = self._host.run(argv, timeout_s)
-        if "nvidia-smi" in argv and "-q" in argv and done.code == 0:
+        if done.code == 0 and tuple(argv) in INVENTORIES:
             self.smi = done.stdout
         return done
 
@@ -100,7 +102,7 @@ class Knowledge:
     def learn(self, findings: Sequence[Finding], boot_id: str, at: float) -> None:
         """After a cycle: a whole and healthy list of GPUs becomes the map."""
         smi = [finding for finding in findings if finding.check == "nvidia-smi"]
-        if not smi or any(finding.status in (Status.FAILED, Status.UNKNOWN) for finding in smi):
+        if not smi or any(_unwell(finding) for finding in smi):
             return
         expected = self.profile.gpus or None if self.profile is not None else None
         seen = inventory(self.host.smi)
@@ -115,3 +117,9 @@ class Knowledge:
 
     def who(self, before: Self) -> Self:
         return replace(before, gpus=self.map.gpus, factors=self.factors)
+
+
+def _unwell(finding: Finding) -> bool:
+    """A node whose type nobody knows cannot be counted, but it has its GPUs."""
+    blind = finding.status is Status.UNKNOWN and not finding.code.startswith("profile.")
+    return blind or finding.status is Status.FAILED

@@ -37,9 +37,12 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Instruments:
     """What a scrape sees. prometheus_client calls `collect`."""
 
-    def __init__(self, station: Station, follower: Follower, collector: Collector, lanes: list[Lane]) -> None:
+    def __init__(
+        self, station: Station, follower: Follower, collector: Collector, lanes: list[Lane],
+        measures: Callable[[], Measures] = Measures,
+    ) -> None:  # fmt: skip
         self.station, self.follower, self.collector, self.lanes = station, follower, collector, lanes
-        self.measures = Measures()
+        self.measures = measures
 
     def collect(self) -> Iterator[Metric]:
         info = GaugeMetricFamily("sickbay_agent_info", "Which agent this is.", labels=["version", "node"])
@@ -104,7 +107,7 @@ class Instruments:
 
     def _host(self) -> Iterator[Metric]:
         by_name: dict[str, list[tuple[str, float]]] = {}
-        for one in self.measures.all:
+        for one in self.measures().all:
             by_name.setdefault(one.name, []).append((one.label, one.value))
         for name, rows in by_name.items():
             label = rows[0][0].partition("=")[0]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sickbay.agent import verdict_file
 from sickbay.agent.chart import Shelf
@@ -24,9 +25,8 @@ from sickbay.agent.guard import Guard, TooManyStuck
 from sickbay.agent.journald import ARGV, JournalSource
 from sickbay.agent.kmsg import KmsgSource
 from sickbay.agent.knowledge import Knowledge, Overheard
-from sickbay.agent.measures import Meter
+from sickbay.agent.measures import Measures, Meter
 from sickbay.agent.memory import Memory
-from sickbay.agent.metrics import Instruments, Server
 from sickbay.agent.publishers import Publisher, Told
 from sickbay.agent.publishers.emf import EmfPublisher
 from sickbay.agent.publishers.http import HttpPublisher
@@ -46,6 +46,9 @@ from sickbay.errors import UserError
 from sickbay.model import Report
 from sickbay.ports import Host
 from sickbay.settings import AgentSettings, Settings
+
+if TYPE_CHECKING:
+    from sickbay.agent.metrics import Server
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +87,7 @@ class Agent:
             self.station, self.knowledge, memory, config, self.pulse, Guard(), on_config=self._reconfigured
         )
         self.follower = Follower(self._options.open_source or self._source, self.station, self.pulse)
-        self.instruments = Instruments(self.station, self.follower, self.collector, self.lanes)
+        self.measures = Measures()
         self._inbox = Inbox(self.folder)
         self._used = settings
         self._failure: TooManyStuck | None = None
@@ -94,7 +97,7 @@ class Agent:
     def run(self, stop: threading.Event) -> int:
         """Until stopped; returns the exit code."""
         settings = self.config.settings.agent
-        server = Server(settings.listen, self.instruments, self.pulse) if settings.listen else None
+        server = self._server(settings.listen) if settings.listen else None
         for lane in self.lanes:
             lane.start()
         self._begin()
@@ -108,6 +111,16 @@ class Agent:
             self._obey()
         self._end(server, collecting)
         return STUCK if self._failure is not None else 0
+
+    def _server(self, listen: str) -> Server:
+        try:
+            from sickbay.agent.metrics import Instruments, Server
+        except ImportError:
+            raise UserError(
+                "agent.listen is set and prometheus-client is not here: install sickbay[agent], or empty agent.listen"
+            ) from None
+        parts = Instruments(self.station, self.follower, self.collector, self.lanes, lambda: self.measures)
+        return Server(listen, parts, self.pulse)
 
     def _begin(self) -> None:
         """What waited for us, and a first word: what we believed before we were stopped is believed still."""
@@ -146,7 +159,7 @@ class Agent:
         while not stop.wait(wait):
             try:
                 measures = meter.measure(time.monotonic(), time.time())
-                self.instruments.measures = measures
+                self.measures = measures
                 for lane in self.lanes:
                     lane.offer(measures)
             except Exception:  # figures are worth less than the agent

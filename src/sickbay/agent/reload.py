@@ -22,7 +22,18 @@ FILE = "sickbay.toml"
 ALSO = frozenset({FILE, "instance-profiles.conf"})
 
 # What only a start can change: they are open files, sockets and threads.
-AT_START = ("node_name", "state_dir", "kmsg", "listen", "publishers", "ingest_url", "token_file", "ca_file", "spool_mb")
+AT_START = (
+    "node_name",
+    "host_root",
+    "state_dir",
+    "kmsg",
+    "listen",
+    "publishers",
+    "ingest_url",
+    "token_file",
+    "ca_file",
+    "spool_mb",
+)
 
 
 class Config:

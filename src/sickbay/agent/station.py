@@ -45,8 +45,7 @@ class Station:
         chart = self._shelf.load(boot_id)
         if chart.unreadable:
             log.error("%s", chart.unreadable)
-        fresh = chart.boot_id != boot_id
-        return replace(chart, boot_id=boot_id, born=chart.born or self._wall(), cursor="" if fresh else chart.cursor)
+        return replace(chart, boot_id=boot_id, born=chart.born or self._wall())
 
     # -- what comes in ------------------------------------------------------------------------------------------------
 

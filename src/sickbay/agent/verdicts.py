@@ -124,7 +124,7 @@ def _looked(findings: Sequence[Finding]) -> set[str]:
 
 
 def _passed(findings: Sequence[Finding]) -> set[str]:
-    """Checks that could see and found nothing that needs treatment."""
+    """Checks that could see and found nothing that needs treatment. One that found things to watch has no OK."""
     return _looked(findings) - {finding.check for finding in findings if finding.status is Status.FAILED}
 
 
@@ -133,11 +133,13 @@ def _newest(check: str, findings: Sequence[Finding]) -> Finding:
 
 
 def _passes(verdict: Verdict, passed: Sequence[Finding], shown: set[Key], catalog: Catalog) -> bool:
-    """Is this what a passed check clears, and did it pass after the finding?"""
-    how = cleared_by(verdict.finding, catalog)
+    """Is this what a passed check clears, and did it pass after the finding? What needs treatment is ended only by a
+    plain OK, as in core/triage; what is merely watched also by an answer that finds other things to watch."""
+    how, grave = cleared_by(verdict.finding, catalog), verdict.finding.severity > Severity.MONITOR
     if key_of(verdict.finding) in shown and verdict.finding.check == how.removeprefix("pass:"):
         return False
-    return any(how == f"pass:{one.check}" and _later(one, verdict.finding) for one in passed)
+    good = [one for one in passed if one.status is Status.OK or not grave]
+    return any(how == f"pass:{one.check}" and _later(one, verdict.finding) for one in good)
 
 
 def cleared_by(finding: Finding, catalog: Catalog) -> str:

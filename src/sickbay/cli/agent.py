@@ -59,14 +59,16 @@ def _run(args: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    return process.run(config, _simulated() if args.sim else _real(settings.agent), stop)
+    root = settings.agent.host_root
+    options = process.Options(argv_prefix=("chroot", root) if root != "/" else ())
+    return process.run(config, _simulated() if args.sim else _real(settings.agent), stop, options)
 
 
 def _real(settings: AgentSettings) -> Host:
     from sickbay.hosts.linux import LinuxHost
 
     name = settings.node_name or os.uname().nodename
-    return LinuxHost(name, kmsg=settings.kmsg, root=getattr(settings, "host_root", "") or "/")
+    return LinuxHost(name, kmsg=settings.kmsg, root=settings.host_root)
 
 
 def _simulated() -> Host:
