@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sickbay.errors import CheckError
 from sickbay.hosts import ring
 from sickbay.ports import Completed
+from tests.checks.fuzzing import EXAMPLES
 from tests.checks.hosts import MISSING, TIMED_OUT, printed
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
@@ -121,3 +124,25 @@ def test_the_real_device_is_read_to_its_end_and_then_holds_nothing_new() -> None
     lines, cursor = ring.read("/dev/kmsg", "boot", "", Tools())
     assert lines
     assert len(ring.read("/dev/kmsg", "boot", cursor, Tools())[0]) < len(lines)
+
+
+JSON = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.integers(-1, 300), max_size=8)
+    | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
+)  # fmt: skip
+FIELDS = ("MESSAGE", "_TRANSPORT", "SYSLOG_FACILITY", "PRIORITY", "__CURSOR", "_SOURCE_MONOTONIC_TIMESTAMP")
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON | st.just("kernel") | st.just("0")), st.text(max_size=60))
+def test_fuzz_no_journal_and_no_dmesg_makes_two_lines_of_one_or_raises(entry: dict[str, object], text: str) -> None:
+    for tools in (
+        Tools(journalctl=printed(json.dumps(entry) + "\n" + text)),
+        Tools(dmesg=printed(f"<3>[ 1.000000] {text}")),
+    ):
+        try:
+            lines, cursor = ring.read(NOWHERE, "boot-a", "", tools)
+        except CheckError:
+            continue
+        assert all(len(line.splitlines()) == 1 for line in lines)
+        assert cursor.startswith("boot-a:")
