@@ -283,3 +283,11 @@ def test_a_silent_rank_makes_its_node_a_suspect_that_is_only_examined() -> None:
     bed.until(Phase.VERIFYING)
     assert not bed.case.rungs_tried
     assert bed.verified().phase is Phase.RETURNING
+
+
+def test_a_node_that_invents_devices_cannot_grow_its_record_nor_push_out_the_worst() -> None:
+    bed = Bedside().finds("xid.79")
+    told = [a_finding("xid.63", n=n, place=Place("n1", f"0000:{n:04x}:00")) for n in range(2, 200)]
+    bed.reports(*told)
+    assert len(bed.record.latched) == 64
+    assert "gpu-lost" in {latch.fault for latch in bed.record.latched}

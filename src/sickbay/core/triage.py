@@ -34,6 +34,7 @@ from sickbay.settings import Policy
 HUNG_AFTER = 3  # cycles in which the GPU tool did not come back (plan, section 6: silent tools)
 SEEN_MAX = 512
 PAST_MAX = 32
+MOST_LATCHES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,14 @@ def _latch(
             count=(old.count if old else 0) + 1, source=d.source, part=d.part or (old.part if old else ""),
             check=checks.get(d.finding, ""), because=d.because[:3], at=old.at if old else d.at,
         )  # fmt: skip
-    return tuple(kept.values())
+    return _worst(tuple(kept.values()))
+
+
+def _worst(latched: tuple[Latch, ...]) -> tuple[Latch, ...]:
+    """A node that keeps inventing device names cannot grow its record: the worst and oldest stay."""
+    if len(latched) <= MOST_LATCHES:
+        return latched
+    return tuple(sorted(latched, key=lambda latch: (-latch.severity, latch.since))[:MOST_LATCHES])
 
 
 def _clear(
