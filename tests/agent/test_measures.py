@@ -50,6 +50,15 @@ def test_memory_is_what_programs_could_still_have() -> None:
     assert (found["mem_used_percent"], found["mem_available"]) == (75.0, 256_000.0)
 
 
+def test_disk_space_is_that_of_local_file_systems_each_device_once() -> None:
+    table = "/dev/nvme0n1p1 / ext4 rw 0 0\n/dev/nvme0n1p1 /var/lib/kubelet ext4 rw 0 0\nfsx:/x /fsx lustre rw 0 0\n"
+    host = a_host(**{"/proc/1/mounts": table})
+    host.answers["stat -f -c"] = printed("4096 1000 300 250 /\n")
+    found = figures(Meter(host), 0.0)
+    assert host.asked == ["stat -f -c %S %b %f %a %n /"]
+    assert (found["disk_used_percent path=/"], found["disk_total path=/"]) == (73.68, 4_096_000.0)
+
+
 def test_gpu_use_comes_from_the_tool_and_na_is_left_out() -> None:
     host = a_host(**{"/proc/driver/nvidia/version": "NVRM"})
     host.answers[SMI] = printed("0, 97, 70000, 81559\n1, [N/A], 0, 81559\n")

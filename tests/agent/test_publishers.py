@@ -38,6 +38,11 @@ def told(sequence: int = 1) -> Told:
 MEASURES = Measures(WALL, (Measure("cpu_usage_active", 12.5, "percent"), Measure("net", 1.0, "", "interface=eth0")))
 
 
+class _Quiet(HTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no news."""
+
+
 class Ingest:
     """A controller's ingest that answers as a test tells it to."""
 
@@ -47,7 +52,7 @@ class Ingest:
         self.connections = self.ended = 0
         self.answers: list[int] = []  # the next ones; then 200
         self.news = threading.Condition()
-        self.server = HTTPServer(("127.0.0.1", 0), self._page())
+        self.server = _Quiet(("127.0.0.1", 0), self._page())
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()

@@ -59,11 +59,10 @@ class Shelf:
     def _chart(self) -> Chart:
         if not self.path.exists():
             return Chart()
-        try:
-            return _decoded(atomic.read(self.path, MOST_BYTES) or b"")
-        except (StoreError, msgspec.MsgspecError, ValueError, TypeError, KeyError, AttributeError) as error:
-            why = f"{type(error).__name__}: {str(error)[:200]}"
-            return Chart(unreadable=f"{self._aside()} could not be read ({why}); latched verdicts start anew")
+        chart = decoded(atomic.read(self.path, MOST_BYTES) or b"")
+        if isinstance(chart, str):
+            return Chart(unreadable=f"{self._aside()} could not be read ({chart}); latched verdicts start anew")
+        return chart
 
     def _aside(self) -> str:
         try:
@@ -117,6 +116,14 @@ def _verdict_out(verdict: Verdict) -> dict[str, object]:
         "finding": wire.to_json(verdict.finding), "since": verdict.since, "polls": verdict.polls,
         "believed": verdict.believed,
     }  # fmt: skip
+
+
+def decoded(data: bytes) -> Chart | str:
+    """The chart in these bytes, or why there is none."""
+    try:
+        return _decoded(data)
+    except (StoreError, msgspec.MsgspecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def _decoded(data: bytes) -> Chart:

@@ -61,13 +61,18 @@ class Inbox:
                 yield self._folder / name, event
 
     def _read(self, path: Path) -> Event | None:
-        try:
-            event = msgspec.json.decode(atomic.read(path, MOST_BYTES) or b"", type=Event)
-            if event.kind in ("reset", "clear"):
-                return event
-            why = f"there is no event {event.kind!r}"
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            why = str(error)
-        log.error("%s is no event and was moved aside: %s", path, why)
+        event = decoded(atomic.read(path, MOST_BYTES) or b"")
+        if isinstance(event, Event):
+            return event
+        log.error("%s is no event and was moved aside: %s", path, event)
         atomic.move_aside(path)
         return None
+
+
+def decoded(data: bytes) -> Event | str:
+    """The event in these bytes, or why there is none."""
+    try:
+        event = msgspec.json.decode(data, type=Event)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)[:200]
+    return event if event.kind in ("reset", "clear") else f"there is no event {event.kind[:40]!r}"

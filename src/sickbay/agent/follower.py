@@ -1,7 +1,7 @@
 """Follows the kernel log in a thread of its own: woken by poll(), judged at once, told within milliseconds.
 
 It reads /dev/kmsg, or journald where that cannot be read, and hands what is new to agent/station. It must never be
-delayed by a check, a publisher or a disk that is slow for one of them, and never look in a loop without sleeping.
+delayed by a check or a publisher, never end because of a line, and never look in a loop without sleeping.
 """
 
 from __future__ import annotations
@@ -67,11 +67,17 @@ class Follower(threading.Thread):
             except OSError as error:
                 self._cannot_see(error)
             else:
-                self._follow(source)
+                self._follow_guarded(source)
                 failures = 0 if time.monotonic() - began > AGAIN_S[-1] else failures
             self._wait(AGAIN_S[min(failures, len(AGAIN_S) - 1)])
             failures += 1
         self._pulse.rest("follower")
+
+    def _follow_guarded(self, source: Source) -> None:
+        try:
+            self._follow(source)
+        except Exception:  # our mistake: said, and the log is opened anew after the last line that was judged
+            log.exception("following the kernel log broke; it is opened anew")
 
     def _follow(self, source: Source) -> None:
         self._can_see()

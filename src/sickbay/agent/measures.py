@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sickbay.checks import mounts
 from sickbay.ports import Host
 
 SECTOR = 512
 GPU_FIELDS = "index,utilization.gpu,memory.used,memory.total"
 GPU_TIMEOUT_S = 20.0
 MOST_DEVICES = 64
+MOST_FILE_SYSTEMS = 16
+SPACE_TIMEOUT_S = 10.0
 
 
 class Measure(NamedTuple):
@@ -42,8 +45,8 @@ class Meter:
         """`now` is monotonic: rates must not jump with the wall clock."""
         seconds = now - self._at if self._at is not None else 0.0
         self._at = now
-        found = [*_memory(self.host), *self._cpu(), *self._disks(seconds), *self._network(seconds), *_gpus(self.host)]
-        return Measures(wall, tuple(found))
+        moving = [*self._cpu(), *self._disks(seconds), *self._network(seconds)]
+        return Measures(wall, (*_memory(self.host), *moving, *_space(self.host), *_gpus(self.host)))
 
     def _cpu(self) -> list[Measure]:
         first = (self.host.read("/proc/stat") or "").partition("\n")[0].split()
@@ -121,6 +124,26 @@ def _memory(host: Host) -> list[Measure]:
         Measure("mem_available", free, "bytes"),
         Measure("mem_total", total, "bytes"),
     ]
+
+
+def _space(host: Host) -> list[Measure]:
+    """Local file systems only, each device once, asked by a child: one that hangs must not take us along."""
+    paths: dict[str, str] = {}
+    for mount in mounts.parse(mounts.table(host) or ""):
+        if mount.kind in mounts.LOCAL and len(paths) < MOST_FILE_SYSTEMS:
+            paths.setdefault(mount.source, mount.path)
+    if not paths:
+        return []
+    done = host.run(("stat", "-f", "-c", "%S %b %f %a %n", *paths.values()), SPACE_TIMEOUT_S)
+    found: list[Measure] = []
+    for row in _rows(done.stdout):
+        size, total, free, usable = (_number(word) for word in row[:4]) if len(row) >= 5 else (0.0,) * 4
+        if size and total:
+            used = total - free
+            share = 100.0 * used / (used + usable) if used + usable else 0.0  # as df counts: without root's reserve
+            found.append(Measure("disk_used_percent", round(share, 2), "percent", f"path={' '.join(row[4:])}"))
+            found.append(Measure("disk_total", size * total, "bytes", f"path={' '.join(row[4:])}"))
+    return found
 
 
 def _gpus(host: Host) -> list[Measure]:
