@@ -95,7 +95,7 @@ def position(cursor: str) -> int:
 def _cursor_in(data: bytes) -> str:
     try:
         tree = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
     found = tree.get("cursor", "") if isinstance(tree, dict) else ""
     return found if isinstance(found, str) else ""
