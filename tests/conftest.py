@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,3 +24,13 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("SICKBAY_") and name not in OURS_TO_KEEP:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def own_log() -> Iterator[None]:
+    """For tests that set up the log as a process does: afterwards it is as it was."""
+    ours = logging.getLogger("sickbay")
+    before = (ours.handlers, ours.propagate, ours.level)
+    yield
+    ours.handlers, ours.propagate = before[0], before[1]
+    ours.setLevel(before[2])

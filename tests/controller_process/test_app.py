@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from sickbay.controller import app
 from sickbay.controller.loop import Controller
 from sickbay.errors import NotLeader, StoreError, UserError
+from sickbay.log import PlainLines
 from sickbay.model import Done, Notice, Outcome
 from sickbay.platforms.simulated.paced import PacedClock
 from sickbay.settings import Settings
@@ -19,13 +19,7 @@ from sickbay.settings import Settings
 CALM = app.Trial(nodes=4, scale=0.0, jobs="none")
 
 
-@pytest.fixture(autouse=True)
-def quiet_log() -> Iterator[None]:
-    ours = logging.getLogger("sickbay")
-    before = (ours.handlers, ours.propagate, ours.level)
-    yield
-    ours.handlers, ours.propagate = before[0], before[1]
-    ours.setLevel(before[2])
+pytestmark = pytest.mark.usefixtures("own_log")
 
 
 def settings(folder: Path, **others: str) -> Settings:
@@ -98,7 +92,7 @@ def test_a_slow_notifier_holds_up_no_pass() -> None:
 
 def test_what_a_node_printed_cannot_forge_a_log_line() -> None:
     record = logging.LogRecord("sickbay.x", logging.INFO, "", 0, "why=%s", ("GPU\nat=2026 level=ERROR \x1b[2J",), None)
-    line = app.PlainLines().format(record)
+    line = PlainLines().format(record)
     assert "\n" not in line
     assert "\x1b" not in line
     assert line.startswith("at=20")

@@ -14,21 +14,6 @@ BOOT = "8b1f0c52-9c1e-4a57-8f7e-6f7f4d1f2a10"
 SECRET = b"0123456789abcdef0123456789abcdef"
 
 
-class HandClock:
-    def __init__(self) -> None:
-        self.wall, self.mono = 1_800_000_000.0, 50.0
-
-    def now(self) -> float:
-        return self.wall
-
-    def monotonic(self) -> float:
-        return self.mono
-
-    def passes(self, seconds: float) -> None:
-        self.wall += seconds
-        self.mono += seconds
-
-
 def xid_79(n: int = 1, *, node: str = NODE, boot: str = BOOT, **changed: Any) -> Finding:
     finding = Finding(
         f"{boot}/{n}", "agent", "kernel-log", Place(node, "0000:3b:00"), Status.FAILED, "xid.79",

@@ -16,7 +16,8 @@ from sickbay.web.ingest import Desk, Ingest
 from sickbay.web.limits import Rates
 from sickbay.web.serve import Served
 from sickbay.web.tokens import Secrets, make
-from tests.web.letters import CLUSTER, NODE, SECRET, HandClock, body
+from tests.controller.door import HandClock
+from tests.web.letters import CLUSTER, NODE, SECRET, body
 
 LOOPBACK = "127.0.0.1:0"
 

@@ -3,7 +3,6 @@ own agents are silent."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,13 +26,7 @@ from tests.web.posting import Answered, post
 PATIENCE_S = 30.0
 
 
-@pytest.fixture(autouse=True)
-def quiet_log() -> Iterator[None]:
-    ours = logging.getLogger("sickbay")
-    before = (ours.handlers, ours.propagate, ours.level)
-    yield
-    ours.handlers, ours.propagate = before[0], before[1]
-    ours.setLevel(before[2])
+pytestmark = pytest.mark.usefixtures("own_log")
 
 
 class Shop:

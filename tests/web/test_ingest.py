@@ -18,7 +18,8 @@ from sickbay.web.ingest import MOST_BYTES, Desk, Ingest
 from sickbay.web.limits import Rates
 from sickbay.web.serve import Served
 from sickbay.web.tokens import Secrets, make
-from tests.web.letters import CLUSTER, NODE, SECRET, HandClock, a_report, body, xid_79
+from tests.controller.door import HandClock
+from tests.web.letters import CLUSTER, NODE, SECRET, a_report, body, xid_79
 from tests.web.posting import Counter, ask, opened, post
 
 

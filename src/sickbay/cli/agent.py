@@ -50,10 +50,11 @@ def _parser() -> argparse.ArgumentParser:
 def _run(args: argparse.Namespace) -> int:
     from sickbay.agent import process
     from sickbay.agent.reload import Config
+    from sickbay.log import set_up_log
 
     config = Config(args.config)
     settings = config.settings
-    _log_to_stderr(settings.log_level)
+    set_up_log(settings.log_level)
     for remark in config.remarks:
         logging.getLogger("sickbay").warning("settings: %s", remark)
     stop = threading.Event()
@@ -96,8 +97,3 @@ def _clear(args: argparse.Namespace) -> int:
     print("Asked. A running agent clears within a second; one that is down, when it next starts.")
     print("What is still wrong will be found again by the next check.")
     return 0
-
-
-def _log_to_stderr(level: str) -> None:
-    """Standard output belongs to the publishers."""
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")

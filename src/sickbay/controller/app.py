@@ -7,7 +7,6 @@ leads, takes over when that one dies, and gives the lead back cleanly. Compositi
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import deque
@@ -22,6 +21,7 @@ from sickbay.controller.leader import FileLeader
 from sickbay.controller.loop import Controller
 from sickbay.controller.outbox import Outbox
 from sickbay.errors import NotLeader, StoreError, UserError
+from sickbay.log import set_up_log
 from sickbay.model import Notice, Report
 from sickbay.notifiers.log import LogNotifier
 from sickbay.ports import Clock, Notifier, Platform, Store
@@ -267,27 +267,3 @@ class _Process:
         while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
             if controller.woken.wait(min(left, HEARING_S)) or self._store.token() != token:
                 return
-
-
-# --- the log ----------------------------------------------------------------------------------------------------------
-
-
-class PlainLines(logging.Formatter):
-    """One line a record, key=value, readable at 3 a.m. What a node printed can never forge a second line."""
-
-    def __init__(self) -> None:
-        super().__init__("at=%(asctime)s level=%(levelname)s from=%(name)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-        self.converter = time.gmtime
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        line = super().formatMessage(record)
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
-
-
-def set_up_log(level: str) -> None:
-    """Our own log to standard error. Libraries speak only when something is wrong with them."""
-    shown = logging.StreamHandler(sys.stderr)
-    shown.setFormatter(PlainLines())
-    ours = logging.getLogger("sickbay")
-    ours.handlers, ours.propagate = [shown], False
-    ours.setLevel(level.upper())

@@ -34,8 +34,11 @@ class Publisher(Protocol):
 
     def work(self) -> float | None:
         """What is left from before. Seconds until it wants to be asked again; None: nothing is left."""
+        return None
 
     def figures(self) -> dict[str, float]:
         """What to show in /metrics: sent, failed, dropped ..."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of what it holds."""
+        return

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from sickbay.agent.measures import Measures
-from sickbay.agent.publishers import Item, Told
+from sickbay.agent.publishers import Item, Publisher, Told
 from sickbay.agent.publishers.stdout import write_line
 
 NAMESPACE = "Sickbay"
 UNITS = {"percent": "Percent", "bytes": "Bytes", "bytes_per_s": "Bytes/Second", "per_s": "Count/Second", "": "None"}
 
 
-class EmfPublisher:
+class EmfPublisher(Publisher):
     name = "emf"
     takes: type[Told] | type[Measures] = Measures
 
@@ -32,13 +32,8 @@ class EmfPublisher:
                 write_line(self._handle, msgspec.json.encode(document))
             self._sent += 1
 
-    def work(self) -> float | None:
-        return None
-
     def figures(self) -> dict[str, float]:
         return {"sent": float(self._sent)}
-
-    def close(self) -> None: ...
 
 
 def documents(measures: Measures, node: str) -> list[dict[str, Any]]:

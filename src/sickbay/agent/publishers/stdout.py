@@ -7,7 +7,7 @@ import threading
 
 from sickbay import wire
 from sickbay.agent.measures import Measures
-from sickbay.agent.publishers import Item, Told
+from sickbay.agent.publishers import Item, Publisher, Told
 
 _WHOLE_LINES = threading.Lock()  # stdout and emf may write to the same place
 
@@ -20,7 +20,7 @@ def write_line(handle: int, data: bytes) -> None:
             view = view[os.write(handle, view) :]
 
 
-class StdoutPublisher:
+class StdoutPublisher(Publisher):
     name = "stdout"
     takes: type[Told] | type[Measures] = Told
 
@@ -33,10 +33,5 @@ class StdoutPublisher:
             write_line(self._handle, wire.encode(item.report))
             self._sent += 1
 
-    def work(self) -> float | None:
-        return None
-
     def figures(self) -> dict[str, float]:
         return {"sent": float(self._sent)}
-
-    def close(self) -> None: ...

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from sickbay.agent import atomic
 from sickbay.agent.measures import Measures
-from sickbay.agent.publishers import Item, Told
+from sickbay.agent.publishers import Item, Publisher, Told
 from sickbay.model import Status
 
 FILE = "sickbay.prom"
 STATUSES = ("pass", "warn", "fail", "unknown")
 
 
-class TextfilePublisher:
+class TextfilePublisher(Publisher):
     name = "textfile"
     takes: type[Told] | type[Measures] = Told
 
@@ -26,13 +26,8 @@ class TextfilePublisher:
             atomic.write(self._folder / FILE, text_of(item).encode(), sync=False)
             self._sent += 1
 
-    def work(self) -> float | None:
-        return None
-
     def figures(self) -> dict[str, float]:
         return {"sent": float(self._sent)}
-
-    def close(self) -> None: ...
 
 
 def text_of(told: Told) -> str:
