@@ -58,21 +58,26 @@ with tempfile.TemporaryDirectory() as folder:
         world.run_for(300.0)
     hour = rss()
     xid = b"3,%d,%d,-;NVRM: Xid (PCI:0000:3b:00): 13, pid=%d, name=python, Graphics SM Warp Exception"
-    lines = iter(xid % (n, n * 7, n) for n in range(1, int(sys.argv[2]) + 1))
-    def ring(handle, most):
-        try:
-            return next(lines)
-        except StopIteration:
-            raise BlockingIOError from None
-    source = KmsgSource("/dev/null", "boot", "boot:0", first=0, read=ring)
-    begun = time.process_time()
-    follower = agent.follower
-    follower._take(source)
-    agent.station.flush(now=True)
-    flood_s = time.process_time() - begun
+
+    def flood(first, count):
+        lines = iter(xid % (n, n * 7, n) for n in range(first, first + count))
+        def ring(handle, most):
+            try:
+                return next(lines)
+            except StopIteration:
+                raise BlockingIOError from None
+        begun = time.process_time()
+        agent.follower._take(KmsgSource("/dev/null", "boot", f"boot:{first - 1}", first=0, read=ring))
+        agent.station.flush(now=True)
+        return time.process_time() - begun
+
+    count = int(sys.argv[2])
+    flood_s, after = flood(1, count), rss()
+    for again in range(1, 4):
+        flood(1 + again * count, count)
     latched = agent.station.chart.verdicts.latched
-    print(json.dumps({"rss_mb": hour, "after_flood_mb": rss(), "flood_s": flood_s,
-                      "count": sum(v.finding.count for v in latched if v.finding.code == "xid.13")}))
+    print(json.dumps({"rss_mb": hour, "after_flood_mb": after, "after_four_mb": rss(), "flood_s": flood_s,
+                      "count": sum(v.finding.count for v in latched if v.finding.code == "xid.13") // 4}))
 """
 
 
@@ -195,8 +200,9 @@ def main() -> int:
         {"what": "core between cycles", "percent": round(100 * live["idle_core_share"], 3),
          "met": live["idle_core_share"] <= CORE_SHARE},
         {"what": f"flood of {args.lines:,} lines", "cpu_s": round(soon["flood_s"], 3),
-         "grew_mb": round(soon["after_flood_mb"] - soon["rss_mb"], 1), "counted": soon["count"],
-         "met": soon["flood_s"] < FLOOD_S and soon["count"] == args.lines and soon["after_flood_mb"] <= RSS_MB},
+         "grew_mb": round(soon["after_flood_mb"] - soon["rss_mb"], 1),
+         "three_more_grew_mb": round(soon["after_four_mb"] - soon["after_flood_mb"], 1), "counted": soon["count"],
+         "met": soon["flood_s"] < FLOOD_S and soon["count"] == args.lines and soon["after_four_mb"] <= RSS_MB},
         {"what": "kernel line to HTTP", "median_ms": round(live["median_ms"], 1), "p99_ms": round(live["p99_ms"], 1),
          "met": live["p99_ms"] <= P99_MS},
     ]  # fmt: skip
