@@ -210,7 +210,7 @@ def test_a_merged_diagnosis_is_written_into_the_journal() -> None:
 
 def test_a_finding_merged_later_adds_its_checks_to_the_examination() -> None:
     bed = Bedside(a_case(Phase.HOLDING, "filesystem-read-only"), record=a_record(a_latch("filesystem-read-only")))
-    assert bed.case.plan.verify_with == ("nvidia-smi",)
+    assert bed.case.plan.verify_with == ("nvidia-smi", "local-disks")
     assert "dcgm-l2" in bed.finds("xid.79", 2).case.plan.verify_with
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from sickbay.catalog import Catalog, load
 from sickbay.checks import dcgm_health
 from sickbay.checks import run as checks_run
-from sickbay.checks.signs import Stamp, finding
+from sickbay.checks.signs import Ask, Stamp, finding
 from sickbay.model import Finding, Place, Status
 from sickbay.ports import Host
+
+TYPE = "p5.48xlarge"  # what every simulated host is built like
 
 
 def catalog() -> Catalog:
@@ -23,8 +25,9 @@ def examine(
 ) -> list[Finding]:  # fmt: skip
     """These checks, on this host, now."""
     return checks_run.run(
-        host, names, catalog(), answers=answers, expected_gpus=expected_gpus, at=at, cursor=cursor, sequence=sequence
-    )
+        host, names, catalog(), answers=answers, expected_gpus=expected_gpus, at=at, cursor=cursor, sequence=sequence,
+        ask=Ask(profile=catalog().profiles[TYPE]),
+    )  # fmt: skip
 
 
 _well: dict[tuple[object, ...], list[Finding]] = {}
