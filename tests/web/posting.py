@@ -67,14 +67,15 @@ class Counter:
 
 
 @contextmanager
-def opened(folder: Path, *, rates: Rates | None = None) -> Iterator[Counter]:
+def opened(folder: Path, *, rates: Rates | None = None, cert: str = "", key: str = "") -> Iterator[Counter]:
     path = folder / "secrets"
     path.write_bytes(SECRET + b"\n")
     path.chmod(0o600)
     counter = Counter(folder)
     clock: Clock = counter.clock
     desk = Desk(counter.take, lambda: counter.leads, Secrets(str(path)), CLUSTER, clock)
-    served = Served(Ingest(desk, rates or Rates(clock)).app(), IngestSettings(listen=LOOPBACK))
+    settings = IngestSettings(listen=LOOPBACK, cert_file=cert, key_file=key)
+    served = Served(Ingest(desk, rates or Rates(clock)).app(), settings)
     counter.port = served.port
     try:
         yield counter
