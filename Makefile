@@ -21,6 +21,7 @@ lint: $(STAMP) ## Only ruff, mypy --strict and the import contract
 soak: $(STAMP) ## The long proof: 5,000 simulated seeds, every mutant, 100,000 fuzzed inputs
 	$(BIN)/sickbay sim check --seeds 5000
 	$(BIN)/sickbay sim mutants
+	tools/atheris $(BIN)/python tools/fuzz.py 100000
 	SICKBAY_FUZZ=100000 $(BIN)/python -m pytest -n 2 -k fuzz
 
 bench: $(STAMP) ## What it costs, as ratios
