@@ -100,7 +100,8 @@ def campaign(target: str, runs: int) -> tuple[bool, str]:
             return True, f"{int(count[-1]):,} inputs"
         bad = sorted(Path(made).glob("crash-*")) + sorted(Path(made).glob("timeout-*"))
         shown = f"; input: {bad[0].read_bytes()[:200]!r}" if bad else ""
-        return False, "\n".join(done.stderr.splitlines()[-25:]) + shown
+        said = [line for line in done.stdout.splitlines() if line.strip()][-12:]  # the traceback, or nothing
+        return False, "\n".join([*said, *done.stderr.splitlines()[-4:]]) + shown
 
 
 def main() -> int:

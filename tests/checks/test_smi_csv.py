@@ -51,3 +51,9 @@ def test_a_query_table_is_judged_as_the_long_form_is() -> None:
 def test_a_list_of_processes_is_no_list_of_gpus() -> None:
     text = "gpu_bus_id, pid, process_name\n00000000:10:00.0, 12, a\n00000000:10:00.0, 13, b\n"
     assert smi_csv.report(text).cards == []
+
+
+@pytest.mark.parametrize("address", ["0.:0:0", "::", "3b:00", "0000:3b:00.0:1", "[N/A]", "0000:3b:000.0"])
+def test_a_damaged_bus_address_names_no_gpu_and_breaks_nothing(address: str) -> None:
+    """The first was found by tools/fuzz.py."""
+    assert smi_csv.report(f"index, name, pci.bus_id\nx, NVIDIA H100, {address}\n").cards == []

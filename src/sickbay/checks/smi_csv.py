@@ -111,5 +111,8 @@ def _device(row: Row) -> str:
     return device(address) if is_address(address) else ""
 
 
+_BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?")
+
+
 def is_address(text: str) -> bool:
-    return text.count(":") == 2 and all(c in "0123456789abcdefABCDEF:." for c in text)
+    return _BUS_ID.fullmatch(text.strip()) is not None
