@@ -191,8 +191,6 @@ class AgentSettings:
     """The node's name; empty: the host name. On Kubernetes it is given by the downward API."""
     check_interval_s: float = 300.0
     """Seconds between cycles of the light checks. The kernel log is followed all the time besides."""
-    metrics_interval_s: float = 30.0
-    """Seconds between readings of the GPU metrics."""
     dcgm_l2_interval_s: float = 21_600.0
     """Seconds between level-2 diagnostics on an idle node. Six hours: they occupy the GPUs for minutes."""
     check_timeout_s: float = 900.0

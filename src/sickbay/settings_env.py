@@ -24,7 +24,7 @@ ALIASES: Mapping[str, str] = {
     "ECS_CLUSTER_NAME": "cluster",
     "LOG_LEVEL": "log_level",
     "NODE_NAME": "agent.node_name",
-    "MONITOR_INTERVAL": "agent.metrics_interval_s",
+    "MONITOR_INTERVAL": "agent.host_metrics_s",
     "CHECK_INTERVAL": "agent.check_interval_s",
     "CHECKS_LIGHTWEIGHT": "agent.light_checks",
     "CHECK_TIMEOUT": "agent.check_timeout_s",

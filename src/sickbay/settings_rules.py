@@ -70,7 +70,6 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "ControllerSettings.common_cause_nodes": (2, 1_000_000),
     "SqliteSettings.busy_s": (0, 300),
     "AgentSettings.check_interval_s": (5, 86_400),
-    "AgentSettings.metrics_interval_s": (1, 86_400),
     "AgentSettings.kernel_log_lines": (0, 1_000_000),
     "AgentSettings.max_retired_pages_sbe": (0, 64),
     "AgentSettings.spool_mb": (1, 4_096),

@@ -40,13 +40,13 @@ def test_the_file_wins_over_defaults_and_says_its_line() -> None:
 
 
 def test_a_variable_wins_over_the_file_and_ours_over_an_originals() -> None:
-    text = "[agent]\ncheck_interval_s = 100\nmetrics_interval_s = 10\n"
-    environ = {"CHECK_INTERVAL": "200", "MONITOR_INTERVAL": "20", "SICKBAY_AGENT__METRICS_INTERVAL_S": "30"}
+    text = "[agent]\ncheck_interval_s = 100\nhost_metrics_s = 10\n"
+    environ = {"CHECK_INTERVAL": "200", "MONITOR_INTERVAL": "20", "SICKBAY_AGENT__HOST_METRICS_S": "30"}
     loaded = parse(text, "x.toml", environ)
     assert loaded.settings.agent.check_interval_s == 200
-    assert loaded.settings.agent.metrics_interval_s == 30
+    assert loaded.settings.agent.host_metrics_s == 30
     assert loaded.origins["agent.check_interval_s"] == "environment CHECK_INTERVAL"
-    assert loaded.origins["agent.metrics_interval_s"] == "environment SICKBAY_AGENT__METRICS_INTERVAL_S"
+    assert loaded.origins["agent.host_metrics_s"] == "environment SICKBAY_AGENT__HOST_METRICS_S"
 
 
 def test_an_empty_variable_is_not_set() -> None:
@@ -173,7 +173,7 @@ def test_lists_can_be_set_by_variables() -> None:
 TOPIC = "arn:aws:sns:us-east-1:123456789012:t"
 TOPIC_CN = "arn:aws-cn:sns:cn-north-1:123456789012:t"
 ORIGINALS = {
-    "MONITOR_INTERVAL": ("31", "agent.metrics_interval_s", 31.0),
+    "MONITOR_INTERVAL": ("31", "agent.host_metrics_s", 31.0),
     "CHECK_INTERVAL": ("301", "agent.check_interval_s", 301.0),
     "DCGM_L2_INTERVAL": ("21601", "agent.dcgm_l2_interval_s", 21601.0),
     "CHECKS_LIGHTWEIGHT": ("0 1 topology", "agent.light_checks", ("nvidia-smi", "dcgm-l2", "topology")),
