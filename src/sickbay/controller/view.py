@@ -10,6 +10,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 
 from sickbay.core.admit import Counts
 from sickbay.model import (
@@ -85,9 +86,10 @@ class View:
         old = self.nodes.get(name)
         if old is not None and old.version > node.version:
             return  # a late answer of an older look
-        if node.version < self._deleted.get(name, 0):
+        if self._deleted and node.version < self._deleted.get(name, 0):
             return
-        self._deleted.pop(name, None)
+        if self._deleted:
+            self._deleted.pop(name, None)
         self.nodes[name] = node
         if node.last_check and (old is None or old.last_check != node.last_check):
             self.heard[name] = None
@@ -232,11 +234,12 @@ def _is_unavailable(node: Node) -> bool:
     return not node.ready or node.cordoned or node.gate
 
 
-def _sight(node: Node) -> tuple[object, ...]:
-    """All that anybody counts or decides by, but for its work, its heartbeat and its version."""
-    return (node.findings, node.ready, node.boot_id, node.cordoned, node.mark, node.gate, node.gone, node.opted_out,
-            node.uid, node.instance, node.others, node.stuck, node.gpus, node.gpus_allocatable, node.pool, node.rack,
-            node.domain, node.factors)  # fmt: skip
+# All that anybody counts or decides by, but for a node's work, its heartbeat and its version. (When a gang of 2,000 nodes
+# is placed that is 2,000 looks at this: attrgetter takes half the time of a function.)
+_sight = attrgetter(
+    "findings", "ready", "boot_id", "cordoned", "mark", "gate", "gone", "opted_out", "uid", "instance", "others",
+    "stuck", "gpus", "gpus_allocatable", "pool", "rack", "domain", "factors",
+)  # fmt: skip
 
 
 def scopes_of(node: Node) -> list[str]:
