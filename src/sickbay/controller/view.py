@@ -234,8 +234,8 @@ def _is_unavailable(node: Node) -> bool:
     return not node.ready or node.cordoned or node.gate
 
 
-# All that anybody counts or decides by, but for a node's work, its heartbeat and its version. (When a gang of 2,000 nodes
-# is placed that is 2,000 looks at this: attrgetter takes half the time of a function.)
+# All that anybody counts or decides by, but for a node's work, its heartbeat and its version. (When a gang of 2,000
+# nodes is placed that is 2,000 looks at this: attrgetter takes half the time of a function.)
 _sight = attrgetter(
     "findings", "ready", "boot_id", "cordoned", "mark", "gate", "gone", "opted_out", "uid", "instance", "others",
     "stuck", "gpus", "gpus_allocatable", "pool", "rack", "domain", "factors",
