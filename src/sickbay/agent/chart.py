@@ -13,8 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from sickbay import wire
-from sickbay.agent import atomic
+from sickbay import atomic, wire
 from sickbay.agent.verdicts import Verdict, Verdicts
 from sickbay.errors import StoreError
 from sickbay.model import Finding

@@ -20,7 +20,7 @@ from sickbay.agent.reload import Config
 from sickbay.agent.schedule import L2, Rota, l2_due
 from sickbay.agent.station import Station
 from sickbay.checks import BY_NAME
-from sickbay.checks.run import run
+from sickbay.checks.run import run, uptime
 from sickbay.checks.signs import Ask, Sign, Stamp, finding
 from sickbay.model import Finding, Status
 from sickbay.settings import AgentSettings
@@ -188,10 +188,8 @@ class Collector:
         return [finding(sign, self.station.catalog, stamp, next(self.station.numbers()))]
 
     def _uptime(self) -> float:
-        try:
-            return float((self.knowledge.host.read("/proc/uptime") or "").split()[0])
-        except (ValueError, IndexError):
-            return self.wall() - self.station.chart.born
+        known = uptime(self.knowledge.host)
+        return self.wall() - self.station.chart.born if known is None else known
 
 
 _FINE = Sign("", "settings: as on disk", status=Status.OK)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from sickbay.agent import atomic
+from sickbay import atomic
 
 log = logging.getLogger(__name__)
 

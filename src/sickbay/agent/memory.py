@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from sickbay.agent import atomic
+from sickbay import atomic
 from sickbay.checks.series import FIGURES, POINTS, Series
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from sickbay import wire
-from sickbay.agent import atomic
+from sickbay import atomic, wire
 from sickbay.agent.verdicts import NodeVerdict
 from sickbay.model import Report
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sickbay.checks.series import step
+
 AMAZON = "0x1d0f"
 MOST = 256  # adapters we look at: the largest node has 32
 LINES = 65_536  # of one tool's output
@@ -121,10 +123,6 @@ def rises(
     grown: dict[str, dict[str, float]] = {}
     for name, counters in after.items():
         old = before.get(name, {})
-        steps = {key: _step(old[key], value) for key, value in counters.items() if key in old}
-        grown[name] = {key: step for key, step in steps.items() if step > 0}
+        steps = {key: step(old[key], value) for key, value in counters.items() if key in old}
+        grown[name] = {key: grew for key, grew in steps.items() if grew > 0}
     return grown
-
-
-def _step(before: float, after: float) -> float:
-    return after - before if after >= before else after

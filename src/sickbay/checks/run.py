@@ -75,11 +75,12 @@ def _completed(ask: Ask, host: Host, expected: int | None, cursor: str, at: floa
     known = expected if expected is not None else ask.expected_gpus
     if known is None and ask.profile is not None:
         known = ask.profile.gpus or None
-    uptime = ask.uptime_s if ask.uptime_s is not None else _uptime(host)
-    return replace(ask, expected_gpus=known, cursor=cursor or ask.cursor, at=at, uptime_s=uptime)
+    up_s = ask.uptime_s if ask.uptime_s is not None else uptime(host)
+    return replace(ask, expected_gpus=known, cursor=cursor or ask.cursor, at=at, uptime_s=up_s)
 
 
-def _uptime(host: Host) -> float | None:
+def uptime(host: Host) -> float | None:
+    """Seconds since this host was booted; None: it does not say."""
     try:
         return float((host.read("/proc/uptime") or "").split()[0])
     except (ValueError, IndexError):

@@ -35,9 +35,9 @@ class Series:
         return [point for point in self.points.get(name, ()) if point[0] >= at]
 
     def rise(self, name: str, at: float) -> float:
-        """How much a counter grew from `at` on. One that starts anew (reset, reboot) grew by what it shows."""
+        """How much a counter grew from `at` on."""
         values = [value for _, value in self.since(name, at)]
-        return sum(_step(before, after) for before, after in pairwise(values))
+        return sum(step(before, after) for before, after in pairwise(values))
 
     def held(self, name: str, at: float) -> float:
         """For how long the figure has been other than 0 without a break, seen from `at`; 0 if it is 0 now."""
@@ -57,5 +57,6 @@ class Series:
             self.points.pop(name, None)
 
 
-def _step(before: float, after: float) -> float:
+def step(before: float, after: float) -> float:
+    """What a counter grew by between two looks. One that starts anew (reset, reboot) grew by what it shows."""
     return after - before if after >= before else after

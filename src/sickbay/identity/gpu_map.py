@@ -7,13 +7,12 @@ one is missing must never replace it: that is just when the name is needed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sickbay import atomic
 from sickbay.model import Gpu
 
 VERSION = 1
@@ -84,26 +83,7 @@ def _gpu(row: Any) -> Gpu | None:
 
 
 def save(path: Path, known: GpuMap) -> None:
-    """Whole or not at all: written beside, made durable, then put in its place. OSError is the caller's to report."""
+    """Whole or not at all. OSError is the caller's to report."""
     text = json.dumps({"version": VERSION, **asdict(known)}, indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the new name survives a power cut too, which is what treatments do to a node."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    atomic.write(path, text.encode())

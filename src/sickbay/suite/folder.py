@@ -12,14 +12,15 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sickbay import atomic
 from sickbay.errors import UserError
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 MOST_KEPT = 8 * 1024 * 1024  # characters of one artefact
+PRIVATE = 0o600
 
 
 def default_folder(environ: Mapping[str, str], at: float) -> Path:
@@ -49,7 +50,8 @@ def _kind(mode: int) -> str:
 
 
 def write(folder: Path, name: str, document: Mapping[str, Any]) -> None:
-    put(folder / name, json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    atomic.write(folder / name, text.encode("utf-8", "replace"), mode=PRIVATE)
 
 
 def keep(folder: Path, texts: Mapping[str, str]) -> None:
@@ -57,19 +59,4 @@ def keep(folder: Path, texts: Mapping[str, str]) -> None:
     for name, text in texts.items():
         fit = _UNFIT.sub("-", os.path.basename(name)).lstrip(".")[:128]
         if fit:
-            put(folder / fit, text[:MOST_KEPT].encode("utf-8", "replace"))
-
-
-def put(path: Path, data: bytes) -> None:
-    """Written beside, made durable, then put in its place: a reader sees the old one or the new one."""
-    number, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(number, "wb") as opened:
-            opened.write(data)
-            opened.flush()
-            os.fsync(number)
-        os.replace(beside, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(beside)
-        raise
+            atomic.write(folder / fit, text[:MOST_KEPT].encode("utf-8", "replace"), mode=PRIVATE)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from sickbay import atomic
 from sickbay.errors import CheckError, UserError
 from sickbay.ports import Host
-from sickbay.suite.folder import put
 
 FILE = "kernel-mark.json"
 MOST_BYTES = 64 * 1024
@@ -23,7 +23,7 @@ def set_mark(host: Host, state_dir: Path, at: float) -> int:
     try:
         lines, cursor = host.kernel_lines("")
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        put(state_dir / FILE, json.dumps({"cursor": cursor, "at": at}).encode() + b"\n")
+        atomic.write(state_dir / FILE, json.dumps({"cursor": cursor, "at": at}).encode() + b"\n", mode=0o600)
     except CheckError as blind:
         raise UserError(f"There is nothing to mark: {blind}.") from None
     except OSError as refused:

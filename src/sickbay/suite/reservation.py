@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from sickbay.suite.folder import put
+from sickbay import atomic
 
 FILE = "reserved.json"
 MOST_BYTES = 64 * 1024
@@ -24,7 +24,7 @@ class Reservation:
 
 
 def reserve(state_dir: Path, by: str, until: float) -> None:
-    put(state_dir / FILE, json.dumps({"by": by, "until": until}).encode() + b"\n")
+    atomic.write(state_dir / FILE, json.dumps({"by": by, "until": until}).encode() + b"\n", mode=0o600)
 
 
 def release(state_dir: Path) -> None:

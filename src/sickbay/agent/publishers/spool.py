@@ -11,7 +11,7 @@ import os
 from collections import deque
 from pathlib import Path
 
-from sickbay.agent import atomic
+from sickbay import atomic
 
 SUFFIX = ".json"
 

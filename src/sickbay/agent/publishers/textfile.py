@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sickbay.agent import atomic
+from sickbay import atomic
 from sickbay.agent.measures import Measures
 from sickbay.agent.publishers import Item, Publisher, Told
 from sickbay.model import Status

@@ -1,15 +1,31 @@
-"""A file that is either the old one or the new one, never half of each. Everything the agent keeps is written so."""
+"""A file that is either the old one or the new one, never half of each: the one way in which a node keeps its files.
+
+Called by agent/, identity/ and suite/. OSError is the caller's to report; what it left beside is removed.
+"""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
 def write(path: Path, data: bytes, *, sync: bool = True, mode: int = 0o644) -> None:
     """Replace `path`. With `sync` it survives a power cut; without, it survives the death of this process."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    beside = path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}.tmp")  # nobody can have put a link there
+    try:
+        _fill(beside, data, sync, mode)
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise
+    if sync:
+        _sync_folder(path.parent)
+
+
+def _fill(beside: Path, data: bytes, sync: bool, mode: int) -> None:
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         view = memoryview(data)
         while view:
@@ -18,9 +34,6 @@ def write(path: Path, data: bytes, *, sync: bool = True, mode: int = 0o644) -> N
             os.fsync(handle)
     finally:
         os.close(handle)
-    os.replace(beside, path)
-    if sync:
-        _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:
