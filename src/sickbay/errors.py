@@ -7,6 +7,8 @@ SickbayError
  - StoreError
     - StaleWrite    somebody else moved the record, or a newer leader owns it: drop the decision, look again
     - AlreadyExists create-if-absent found one
+ - ApiError         a Kubernetes API server said no (status, reason, its words)
+    - Unreachable   it did not answer; whether a write arrived is not known
  - NotLeader        another controller holds the lead
  - UserError        a person asked for something impossible; the message says what to do instead
 """
@@ -42,6 +44,42 @@ class StaleWrite(StoreError):
 
 class AlreadyExists(StoreError):
     pass
+
+
+class ApiError(SickbayError):
+    """An answer other than 2xx. `retry_after` is in seconds, 0 when the server named none; `causes` are its details."""
+
+    def __init__(
+        self, status: int, reason: str, said: str, where: str = "", retry_after: float = 0.0,
+        causes: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.status, self.reason, self.said, self.where, self.retry_after = status, reason, said, where, retry_after
+        self.causes = causes
+        super().__init__(f"{where}: {status} {reason}: {said}" if where else f"{status} {reason}: {said}")
+
+    @property
+    def not_found(self) -> bool:
+        return self.status == 404
+
+    @property
+    def conflict(self) -> bool:
+        """Our resourceVersion is old, or create found one."""
+        return self.status == 409
+
+    @property
+    def expired(self) -> bool:
+        """410: the version to continue from is forgotten; list again."""
+        return self.status == 410
+
+    @property
+    def refused(self) -> bool:
+        """It will say the same again: forbidden by RBAC, denied by an admission policy, or not valid."""
+        return self.status in (400, 401, 403, 422)
+
+
+class Unreachable(ApiError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(0, "Unreachable", why, where)
 
 
 class NotLeader(SickbayError):

@@ -122,6 +122,14 @@ class Store(Protocol):
     version other than `expect`. People's records (Command, Pause) carry epoch 0 and are exempt.
     """
 
+    @property
+    def lanes(self) -> int:
+        """How many records may be written side by side; 1 where a file has one writer."""
+
+    @property
+    def frugal(self) -> bool:
+        """Is a write dear? Then what may wait for the next write of its record does (core/keeping.py)."""
+
     def get(self, kind: type[V], key: str) -> Stored[V] | None: ...
 
     def list(self, kind: type[V]) -> list[Stored[V]]:

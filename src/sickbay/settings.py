@@ -169,6 +169,9 @@ class ControllerSettings:
     nodes."""
     heartbeat_s: float = 900.0
     """Seconds without a word from an agent before we say that we cannot see its node: three missed cycles of 300 s."""
+    listen: str = ""
+    """Address of /metrics, /healthz, /readyz and /livez, such as "0.0.0.0:9465". Empty: closed. They ask for no token:
+    let only Prometheus and the kubelet reach it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +217,16 @@ class AgentSettings:
     max_retired_pages_sbe: int = 60
     """Pages retired for single-bit errors above which a GPU is reported; 64 is where the vendor replaces it."""
     label: bool = True
-    """Standalone mode: may the agent label its node?"""
+    """Publisher kubernetes: label the node (status, severity, last-check)? Off: the condition and the annotation say
+    it."""
     taint: bool = True
     """Standalone mode: may the agent taint its node? In managed mode the controller cordons, so that limits hold."""
     mode: str = "managed"
     """managed: the controller decides, and reserves a node before a deep check. standalone: no controller; the agent
     runs level-2 diagnostics on an idle node by itself and labels or taints its node, as the original suite does."""
     publishers: tuple[str, ...] = ("stdout",)
-    """Where findings go: http (the controller's ingest), stdout (JSON lines), textfile (for node_exporter), emf
-    (CloudWatch embedded metric format on standard output). The Kubernetes one comes with its platform."""
+    """Where findings go: kubernetes (condition, labels and annotation of the node), http (the controller's ingest),
+    stdout (JSON lines), textfile (for node_exporter), emf (CloudWatch embedded metric format on standard output)."""
     state_dir: str = "/var/lib/sickbay"
     """Folder on the node for the cursor, the latched verdicts, the GPU map and the spool. It must survive the agent."""
     ingest_url: str = ""
@@ -271,6 +275,67 @@ class IngestSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """The platform Kubernetes: whom we look after, and how gently."""
+
+    kubeconfig: str = ""
+    """File that says how to reach the cluster. Empty: the pod we run in, else KUBECONFIG, else ~/.kube/config."""
+    context: str = ""
+    """Context of the kubeconfig; empty: its current one."""
+    namespace: str = "sickbay"
+    """Where our records, our lease and our Jobs live."""
+    prefix: str = "gpu-healthcheck.aws-samples.io"
+    """Prefix of our labels, taints and annotations: the original suite's, so that its users' queries keep working."""
+    gpu_selector: str = "nvidia.com/gpu.present=true"
+    """Label selector of the nodes we look after. Others are never read nor written."""
+    gpu_resource: str = "nvidia.com/gpu"
+    """The resource that GPUs are counted by."""
+    pool_labels: tuple[str, ...] = (
+        "sickbay.dev/pool", "karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "node.kubernetes.io/instance-type",
+    )  # fmt: skip
+    """Labels that name a node's pool; the first one it carries counts."""
+    rack_labels: tuple[str, ...] = ("sickbay.dev/rack", "topology.k8s.aws/network-node-layer-3")
+    """Labels that name a node's rack or switch."""
+    domain_labels: tuple[str, ...] = ("sickbay.dev/nvlink-domain", "nvidia.com/gpu.clique")
+    """Labels that name a node's NVLink domain."""
+    conditions: tuple[str, ...] = ()
+    """Node conditions of others that we believe, as Draino does: "Type" (= True, at once) or "Type=Status,60s"."""
+    drain: str = "gpu"
+    """Whom a drain evicts: gpu (pods that ask for GPUs) or all."""
+    evict_bare: bool = True
+    """May a drain evict pods without a controller? They do not come back by themselves. On: a gang's pods often are."""
+    evict_empty_dir: bool = True
+    """May a drain evict pods that use emptyDir? What is in it is lost. On: nearly every training pod has one."""
+    force: bool = False
+    """Delete pods that a disruption budget still protects when the drain's time is up? Off: a person is asked."""
+    out_of_service: bool = False
+    """Taint a node whose kubelet is dead with node.kubernetes.io/out-of-service, so that its pods can be replaced? Off:
+    it is only right when the machine is surely down, which we can prove on EC2 only."""
+    gate: bool = False
+    """Keep work off every new GPU node until it has passed its checks? Successors of replaced nodes always are."""
+    image: str = "sickbay/agent:latest"
+    """Image of our Jobs on nodes (checks, reset, evidence); by digest in production."""
+    job_account: str = "sickbay-node-job"
+    """Service account of our Jobs on nodes. It has no rights."""
+    machines: str = "auto"
+    """Who reboots and replaces: auto (by the node's providerID and owners), ec2, node-job (reboot by a Job), none."""
+    aws_region: str = ""
+    """Region of the EC2 and Auto Scaling calls; empty: the node's own zone says."""
+    aws_endpoint: str = ""
+    """Another address for the AWS calls (a VPC endpoint, a test server); empty: the ordinary ones."""
+    checkpoint: str = "annotation"
+    """How a job is asked to save, unless its own label says: annotation, signal (USR1 by a Job on the node) or hook."""
+    sweep_at_once: int = 10
+    """Idle nodes that `sickbay sweep` examines at the same time."""
+    sweep_max: int = 10
+    """Nodes in one sweep (the original's MAX_NODES_PER_SWEEP)."""
+    quarantine_act: bool = False
+    """May `sickbay quarantine` open a case by itself when its checks fail? Off: it recommends, a person acts."""
+    lease_s: float = 15.0
+    """Seconds after which a leader that does not renew is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotifySettings:
     """Where notices go besides the log. Empty: nowhere."""
 
@@ -278,6 +343,10 @@ class NotifySettings:
     """POST each notice as JSON to this address. Treated as a secret: `sickbay config show` hides all but its host."""
     sns_topic_arn: str = ""
     """Publish each notice to this Amazon SNS topic."""
+    webhook_secret_file: str = ""
+    """File with a secret; each webhook is signed with it (HMAC-SHA256 over time and body). Empty: not signed."""
+    apprise_file: str = ""
+    """File with one apprise address a line: chat, pager, mail. A file, since each holds a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +384,8 @@ class Settings:
     """The controller's door for agents."""
     notify: NotifySettings = NotifySettings()
     """Where notices go besides the log."""
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    """The platform Kubernetes."""
 
     def policy_for(self, pool: str) -> Policy:
         return self.pools.get(pool, self.policy)

@@ -23,6 +23,7 @@ from sickbay.settings import (
     ControllerSettings,
     IngestSettings,
     JobPolicy,
+    KubernetesSettings,
     NotifySettings,
     Policy,
     Settings,
@@ -40,6 +41,7 @@ GROUPS: Mapping[str, type[Any]] = {
     "agent": AgentSettings,
     "ingest": IngestSettings,
     "notify": NotifySettings,
+    "kubernetes": KubernetesSettings,
 }
 _TOP = tuple(field.name for field in dataclasses.fields(Settings) if field.name not in (*GROUPS, "pools"))
 Values = dict[str, dict[str, Any]]  # section -> key -> value

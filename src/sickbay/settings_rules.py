@@ -23,14 +23,15 @@ CHECKS = (  # tests/checks/test_registry.py: the same names as checks.ALL, which
     "efa-counters", "peermem", "stuck-processes", "local-disks", "disk-space", "shared-storage", "host-memory", "clock",
     "instance-events", "gpu-matmul", "gpu-speed",
 )  # fmt: skip
-PUBLISHERS = ("http", "stdout", "textfile", "emf")
+PUBLISHERS = ("kubernetes", "http", "stdout", "textfile", "emf")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _LISTEN = (r"\S*:\d{1,5}", 'an address and a port such as "0.0.0.0:9464"')
 ACTS = LEVELS[1:]  # what may be counted or need approval
 
 # Allowed words, by "Group.field" (for tuples and mappings: of each word in it).
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "Settings.store": ("sqlite", "memory"),
-    "Settings.platform": ("simulated",),
+    "Settings.store": ("sqlite", "kubernetes", "memory"),
+    "Settings.platform": ("simulated", "kubernetes"),
     "Settings.log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
     "Settings.severity_overrides": tuple(severity.name for severity in Severity),
     "Settings.ceilings": tuple(Verb),
@@ -42,6 +43,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "AgentSettings.mode": ("managed", "standalone"),
     "AgentSettings.publishers": PUBLISHERS,
     "AgentSettings.condition_owner": ("agent", "npd"),
+    "KubernetesSettings.drain": ("gpu", "all"),
+    "KubernetesSettings.machines": ("auto", "ec2", "node-job", "none"),
+    "KubernetesSettings.checkpoint": ("annotation", "signal", "hook"),
 }
 
 # Other spellings that are understood, most of them the originals'.
@@ -74,6 +78,9 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "AgentSettings.max_retired_pages_sbe": (0, 64),
     "AgentSettings.spool_mb": (1, 4_096),
     "AgentSettings.host_metrics_s": (1, 86_400),
+    "KubernetesSettings.sweep_at_once": (1, 1_000),
+    "KubernetesSettings.sweep_max": (1, 100_000),
+    "KubernetesSettings.lease_s": (3, 300),
 }
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -85,8 +92,18 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
     "Settings.data_dir": (r"[^\0]+", "a folder"),
     "AgentSettings.ingest_url": (r"https?://[^\s/]+\S*", 'an address such as "https://sickbay.example.com:8443"'),
     "AgentSettings.listen": _LISTEN,
+    "ControllerSettings.listen": _LISTEN,
     "AgentSettings.host_root": (r"/[^\0]*", 'a folder from the root on, such as "/host"'),
     "IngestSettings.listen": _LISTEN,
+    "KubernetesSettings.namespace": (_LABEL, 'a namespace such as "sickbay"'),
+    "KubernetesSettings.prefix": (rf"{_LABEL}(?:\.{_LABEL})*", 'a DNS name such as "gpu-healthcheck.aws-samples.io"'),
+    "KubernetesSettings.gpu_selector": (r"\S+", 'a label selector such as "nvidia.com/gpu.present=true"'),
+    "KubernetesSettings.conditions": (
+        r"[A-Za-z][A-Za-z0-9./_-]*(?:=(?:True|False|Unknown),\d+(?:s|m|h))?",
+        'such as "GPUProblem=True,60s"',
+    ),
+    "KubernetesSettings.image": (r"\S+", "an image, best by its digest"),
+    "KubernetesSettings.aws_endpoint": (r"https?://[^\s/]+\S*", 'an address such as "https://vpce.example.com"'),
     "NotifySettings.webhook_url": (r"https?://[^\s/]+\S*", 'an address such as "https://chat.example.com/hook"'),
     "NotifySettings.sns_topic_arn": (r"arn:aws[a-z-]*:sns:\S+:\d+:\S+", 'such as "arn:aws:sns:REGION:ACCOUNT:TOPIC"'),
 }
@@ -96,7 +113,9 @@ MAY_BE_EMPTY = frozenset(
         "NotifySettings.sns_topic_arn",
         "AgentSettings.ingest_url",
         "AgentSettings.listen",
+        "ControllerSettings.listen",
         "IngestSettings.listen",
+        "KubernetesSettings.aws_endpoint",
     }
 )
 CODE = re.compile(r"[a-z][a-z0-9_-]*(\.[A-Za-z0-9_-]+)+")

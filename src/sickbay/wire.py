@@ -16,6 +16,7 @@ import msgspec
 
 from sickbay.errors import StoreError
 from sickbay.model import Case, Diagnosis, Entry, Notice, Recovery, Severity
+from sickbay.typed import built, decoder
 
 SCHEMA = 1  # the newest shape of a record that this version can read
 MAX_ENTRIES = 128  # plan, section 5: a case is one object of bounded size, also in a custom resource
@@ -86,7 +87,7 @@ def decode(kind: type[T], data: bytes | str) -> T:
     """Read one object. Unknown extra fields are let through; a newer schema or anything unreadable is StoreError."""
     try:
         if _rewrites(cast(Any, kind)).untouched:
-            return _newer_refused(kind, cast(T, _decoder(cast(Any, kind)).decode(data)))
+            return _newer_refused(kind, cast(T, decoder(kind).decode(data)))
         return from_json(kind, msgspec.json.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _unreadable(kind, data, error) from error
@@ -97,7 +98,7 @@ def from_json(kind: type[T], tree: Any) -> T:
     if isinstance(tree, dict):
         _check_schema(kind, tree.get("schema", SCHEMA))
     try:
-        return msgspec.convert(_rewrites(cast(Any, kind)).back(tree), kind)
+        return msgspec.convert(_rewrites(cast(Any, kind)).back(tree), built(kind))
     except (msgspec.MsgspecError, AttributeError, TypeError) as error:
         raise StoreError(f"this is not a readable {kind.__name__}: {error}") from error
 
@@ -132,11 +133,6 @@ def _unreadable(kind: type[Any], data: bytes | str, error: Exception) -> StoreEr
 @cache
 def _encoder() -> msgspec.json.Encoder:
     return msgspec.json.Encoder()
-
-
-@cache
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
 
 
 @cache

@@ -26,11 +26,14 @@ from sickbay.model import Finding, Status
 from sickbay.settings import AgentSettings
 from sickbay.suite.asking import ask_for
 from sickbay.suite.exclusive import busy
+from sickbay.treatments import leftover
+from sickbay.treatments.reset import put_right
 
 log = logging.getLogger(__name__)
 
 SPARE_S = 30.0  # beyond a check's own limit, before its thread is given up
 IDENTITY_S = 120.0
+RESET_S = 2.0  # between two looks whether a reset has ended
 LOOK_AGAIN_CYCLES = 12  # cycles between looks at versions: they change with a driver, not by the minute
 
 
@@ -71,6 +74,7 @@ class Collector:
     def _guarded_cycle(self, stop: threading.Event) -> None:
         """A cycle that breaks has seen nothing, and the next one is due all the same."""
         try:
+            self._wait_for_reset(stop)
             self.cycle(stop)
         except TooManyStuck:
             raise
@@ -79,10 +83,20 @@ class Collector:
             said = f"a cycle of the checks broke: {type(error).__name__}, so we cannot tell"
             self.station.say("agent", [Sign("tool.failed", said, status=Status.UNKNOWN)])
 
+    def _wait_for_reset(self, stop: threading.Event) -> None:
+        """While a GPU is reset we ask nothing, or we would be the client that is in its way; what a reset that was
+        killed has stopped is started again."""
+        folder = self.knowledge.folder
+        while (by := leftover.paused(folder, self.wall())) and not stop.wait(RESET_S):
+            log.info("waiting for the reset of %s", by)
+            self.pulse.beat("collector", RESET_S + SPARE_S * 2)
+        for trouble in put_right(self.knowledge.host, folder):
+            log.error("after a reset that was killed: %s", trouble)
+
     def cycle(self, stop: threading.Event | None = None) -> None:
         """One round of the light checks, and level 2 if its time has come."""
         self._refresh()
-        if self.cycles % LOOK_AGAIN_CYCLES == 0:
+        if self.cycles % LOOK_AGAIN_CYCLES == 0 or self.knowledge.stale:
             self._who_am_i()
         found: list[Finding] = []
         names = list(self.settings.light_checks)

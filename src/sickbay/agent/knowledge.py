@@ -74,6 +74,9 @@ class Knowledge:
     factors: dict[str, str] = field(default_factory=dict)
     trouble: str = ""  # what is wrong with agent.profiles_file
     gpus: bool = False  # is this a node with GPUs, as far as anything tells?
+    label: str = ""  # the type as the node object's label has it
+    instance: str = ""  # the machine's name at its provider
+    stale: bool = False  # somebody told us more since the last look
 
     def remember(self) -> None:
         """From disk, before anything is asked: a GPU that is lost right now still has its name."""
@@ -82,8 +85,9 @@ class Knowledge:
 
     def look(self, settings: AgentSettings) -> None:
         """Ask the machine who it is."""
+        self.stale = False
         own = self._own_profiles(settings.profiles_file)
-        self.type, self.why = instance_type(self.host, settings.instance_type, profiles=own)
+        self.type, self.why = instance_type(self.host, settings.instance_type, self.label, profiles=own)
         self.profile = profile_of(self.type, self.catalog, own) if self.type else None
         self.factors = {**versions(self.host), **({"instance-type": self.type} if self.type else {})}
         driver = self.host.read("/proc/driver/nvidia/version") is not None
@@ -98,6 +102,11 @@ class Knowledge:
         except (SickbayError, OSError, UnicodeDecodeError) as error:
             self.trouble = str(error)
             return ()
+
+    def told(self, label: str, instance: str) -> None:
+        """What the platform knows of this node: its type where the metadata is out of reach (originals 002.12 #3)."""
+        self.stale = self.stale or (label != self.label and self.type != label)
+        self.label, self.instance = label, instance
 
     def learn(self, findings: Sequence[Finding], boot_id: str, at: float) -> None:
         """After a cycle: a whole and healthy list of GPUs becomes the map."""
@@ -116,7 +125,7 @@ class Knowledge:
                 log.error("the GPU map cannot be written: %s", error)
 
     def who(self, before: Self) -> Self:
-        return replace(before, gpus=self.map.gpus, factors=self.factors)
+        return replace(before, gpus=self.map.gpus, factors=self.factors, instance=self.instance or before.instance)
 
 
 def _unwell(finding: Finding) -> bool:

@@ -1,17 +1,12 @@
 """/metrics in Prometheus' form and /healthz: the agent seen from outside. Names and meanings: docs/metrics.md.
 
 Nothing is counted here: a scrape reads what the parts know. /healthz is 200 only while the follower and the collector
-make progress; 503 names the one that is stuck. It must never delay a part it reports on, nor serve many at once.
+make progress; 503 names the one that is stuck. It must never delay a part it reports on.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,14 +19,8 @@ from sickbay.agent.publishers.lane import Lane
 from sickbay.agent.publishers.textfile import STATUSES
 from sickbay.agent.pulse import Pulse
 from sickbay.agent.station import Station
-from sickbay.errors import UserError
 from sickbay.model import Status
-
-log = logging.getLogger(__name__)
-
-AT_ONCE = 8
-PATIENCE_S = 5.0
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from sickbay.pages import Page, Pages
 
 
 class Instruments:
@@ -117,28 +106,17 @@ class Instruments:
             yield family
 
 
-class Server:
+class Server(Pages):
     """Listens until closed. UserError if the address cannot be had."""
 
     def __init__(self, listen: str, instruments: Instruments, pulse: Pulse) -> None:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(instruments)
-        host, _, port = listen.rpartition(":")
-        pages: dict[str, Callable[[], tuple[int, bytes]]] = {
+        pages: dict[str, Page] = {
             "/metrics": lambda: (200, generate_latest(registry)),
             "/healthz": lambda: health(pulse),
         }
-        try:
-            self._server = _Bounded((host.strip("[]"), int(port)), _handler(pages))
-        except (OSError, OverflowError) as error:
-            raise UserError(
-                f"agent.listen {listen!r} cannot be listened on: {error}; choose another or empty it"
-            ) from None
-        self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, args=(5.0,), name="metrics", daemon=True).start()
-
-    def close(self) -> None:
-        self._server.socket.close()
+        super().__init__(listen, pages, "agent.listen")
 
 
 def health(pulse: Pulse) -> tuple[int, bytes]:
@@ -147,48 +125,3 @@ def health(pulse: Pulse) -> tuple[int, bytes]:
         return 200, b"ok\n"
     said = "; ".join(f"{part} has made no progress for {seconds:.0f} s" for part, seconds in sorted(late.items()))
     return 503, said.encode() + b"\n"
-
-
-class _Bounded(ThreadingHTTPServer):
-    """At most AT_ONCE requests at a time; more are turned away at the door."""
-
-    daemon_threads = True
-    _seats = threading.BoundedSemaphore(AT_ONCE)
-
-    def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's own asks the name service who we are, which may hang
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._seats.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._seats.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("a request to the metrics port ended early", exc_info=True)
-
-
-def _handler(pages: dict[str, Callable[[], tuple[int, bytes]]]) -> type[BaseHTTPRequestHandler]:
-    class Page(BaseHTTPRequestHandler):
-        timeout = PATIENCE_S
-        server_version, sys_version = f"sickbay/{__version__}", ""
-
-        def do_GET(self) -> None:
-            page = pages.get(self.path.partition("?")[0])
-            status, body = page() if page is not None else (404, b"there are /metrics and /healthz\n")
-            self.send_response(status)
-            self.send_header("Content-Type", TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    return Page

@@ -27,13 +27,9 @@ from sickbay.agent.kmsg import KmsgSource
 from sickbay.agent.knowledge import Knowledge, Overheard
 from sickbay.agent.measures import Measures, Meter
 from sickbay.agent.memory import Memory
-from sickbay.agent.publishers import Publisher, Told
-from sickbay.agent.publishers.emf import EmfPublisher
-from sickbay.agent.publishers.http import HttpPublisher
+from sickbay.agent.publishers import Told
+from sickbay.agent.publishers.chosen import publishers_of
 from sickbay.agent.publishers.lane import Lane
-from sickbay.agent.publishers.spool import Spool
-from sickbay.agent.publishers.stdout import StdoutPublisher
-from sickbay.agent.publishers.textfile import TextfilePublisher
 from sickbay.agent.pulse import Pulse
 from sickbay.agent.reload import Config, needs_restart
 from sickbay.agent.report import Self
@@ -45,15 +41,19 @@ from sickbay.checks.signs import Sign
 from sickbay.errors import UserError
 from sickbay.model import Report
 from sickbay.ports import Host
-from sickbay.settings import AgentSettings, Settings
+from sickbay.settings import Settings
+from sickbay.treatments import leftover
 
 if TYPE_CHECKING:
     from sickbay.agent.metrics import Server
+    from sickbay.kube.objects import NodeObject
 
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0  # how soon an event file is seen
 PATIENCE_S = 3.0  # for the last reports, at the end
+MEET_S = 2.0  # the first cycle waits this long for the node's own label; a later answer is used by the next one
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 EXPIRES = 3.0  # cycles without a new verdict until the last one is no longer believed
 STUCK = 70  # exit code: sysexits' "internal software error"
 
@@ -74,7 +74,8 @@ class Agent:
         self._lock = _alone(self.folder)
         self._host, self._boot = host, host.boot_id()
         self.pulse = Pulse()
-        self.lanes = [Lane(publisher) for publisher in publishers_of(settings.agent, host.name, self.folder)]
+        self._met = threading.Event()  # the platform has shown us our node
+        self.lanes = [Lane(one) for one in publishers_of(config, host.name, self.folder, self._meet)]
         self.station = Station(
             Shelf(self.folder), Self(host.name, settings.cluster), self._boot, catalog_of(settings), self._tell
         )
@@ -147,6 +148,8 @@ class Agent:
         log.info("agent stopped node=%s", self._host.name)
 
     def _collect(self, stop: threading.Event) -> None:
+        if any(lane.publisher.name == "kubernetes" for lane in self.lanes):
+            self._met.wait(MEET_S)
         try:
             self.collector.serve(stop)
         except TooManyStuck as failure:
@@ -157,6 +160,9 @@ class Agent:
     def _measure(self, stop: threading.Event) -> None:
         meter, wait = Meter(self._host), 0.0
         while not stop.wait(wait):
+            wait = self.config.settings.agent.host_metrics_s
+            if leftover.paused(self.folder, time.time()):
+                continue  # a GPU is being reset: nobody may ask it anything
             try:
                 measures = meter.measure(time.monotonic(), time.time())
                 self.measures = measures
@@ -164,7 +170,6 @@ class Agent:
                     lane.offer(measures)
             except Exception:  # figures are worth less than the agent
                 log.exception("host metrics could not be read")
-            wait = self.config.settings.agent.host_metrics_s
 
     # -- what the parts ask for ---------------------------------------------------------------------------------------
 
@@ -177,6 +182,12 @@ class Agent:
             verdict_file.write(self.folder, report, verdict, gpus=self.knowledge.gpus, lasts_s=lasts)
         except OSError as error:
             log.error("the verdict file cannot be written: %s", error)
+
+    def _meet(self, node: NodeObject) -> None:
+        """From a publisher's thread: our node as the API server has it."""
+        self.knowledge.told(node.metadata.label(INSTANCE_TYPE), node.spec.provider_id.rpartition("/")[2])
+        self.station.known(self.knowledge.who(self.station.who))
+        self._met.set()
 
     def _source(self, cursor: str) -> Source:
         """/dev/kmsg, or journald where it cannot be opened."""
@@ -209,6 +220,7 @@ class Agent:
         """At the next cycle, without a restart, but for what is open already."""
         new = self.config.settings
         waits = needs_restart(self._used.agent, new.agent)
+        waits += ("kubernetes",) if new.kubernetes != self._used.kubernetes else ()
         if waits:
             log.warning("these settings take effect when the agent is started anew: %s", ", ".join(waits))
         if new.severity_overrides != self._used.severity_overrides:
@@ -249,16 +261,3 @@ def _alone(folder: Path) -> int:
             f"another agent is running on {folder}; stop it first, or use another agent.state_dir"
         ) from None
     return handle
-
-
-def publishers_of(settings: AgentSettings, node: str, folder: Path) -> list[Publisher]:
-    made: dict[str, Callable[[], Publisher]] = {
-        "stdout": StdoutPublisher,
-        "http": lambda: HttpPublisher(
-            settings.ingest_url, Spool(folder / "spool", settings.spool_mb << 20), token_file=settings.token_file,
-            ca_file=settings.ca_file,
-        ),
-        "textfile": lambda: TextfilePublisher(settings.textfile_dir),
-        "emf": lambda: EmfPublisher(node),
-    }  # fmt: skip
-    return [made[name]() for name in settings.publishers]

@@ -92,6 +92,11 @@ _GENERIC = {Severity.RESET: "reset-required", Severity.REBOOT: "reboot-required"
 _FIRST_RUNG = {Severity.RESET: Verb.RESET_GPU, Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
 
 
+# A code that outsiders name has no ladder of its own: once a person gives it a severity it is this fault, which
+# cordons and verifies.
+_OUTSIDE = {"alert": "reported-alert", "webhook": "reported-finding"}
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     faults: Mapping[str, Fault]
@@ -105,15 +110,16 @@ class Catalog:
     blame: BlameTable = field(default_factory=BlameTable)  # what a job's log says about who is to blame
 
     def code(self, code: str) -> Code | None:
-        return self.codes.get(code)
+        """Its row; of a family that others name (condition.<Type>) the row `<family>.any`, where there is one."""
+        return self.codes.get(code) or self.codes.get(f"{code.partition('.')[0]}.any")
 
     def fault_of(self, code: str) -> Fault | None:
-        row = self.codes.get(code)
+        row = self.code(code)
         return self.faults.get(row.fault) if row else None
 
     def refined(self, code: str, traits: Mapping[str, str]) -> Code | None:
         """The row for a code as these traits read it (text, hex, gpu_model, mig, uvm); None if there is no row."""
-        row = self.codes.get(code)
+        row = self.code(code)
         if row is None:
             return None
         return next((variant.code for variant in row.variants if variant.fits(traits)), row)
@@ -125,7 +131,7 @@ class Catalog:
 
     def _overridden(self, code: str, word: str) -> Code:
         key = f"severity_overrides.{code}"
-        row = self.codes.get(code)
+        row = self.code(code)
         if row is None:
             raise ConfigError("settings", key, "no such code in the catalog", "see `sickbay explain` for known codes")
         try:
@@ -134,7 +140,9 @@ class Catalog:
             right = "one of " + ", ".join(Severity.__members__)
             raise ConfigError("settings", key, f"{word!r} is not a severity", right) from None
         # The person's word is final: readings by trait no longer apply.
-        return replace(row, severity=severity, fault=self._fault_for(row.fault, severity), variants=())
+        outside = _OUTSIDE.get(code.partition(".")[0], "") if severity > Severity.MONITOR else ""
+        fault = outside or self._fault_for(row.fault, severity)
+        return replace(row, code=code, severity=severity, fault=fault, variants=())
 
     def _fault_for(self, fault: str, severity: Severity) -> str:
         """The fault itself if its ladder has such a rung; else a generic one that has. MONITOR is never treated."""

@@ -32,7 +32,8 @@ def command(
     """Run the controller until it is told to stop. A second one stands by and takes over when this one dies."""
     if action != "run":
         raise UserError(f"`sickbay controller {action}`: there is only `sickbay controller run`")
-    from sickbay.controller.app import Trial, run
+    from sickbay.controller.app import run
+    from sickbay.controller.sites import Trial
     from sickbay.settings_load import load
 
     settings = load(config or None).settings

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +25,12 @@ from sickbay.ports import Store
 from sickbay.settings import Settings
 
 RUNNING_S = 180.0  # three idle passes (controller.idle_period_s): a controller silent for longer is not there
+CLUSTER = "kubernetes"  # --store kubernetes: the custom resources of the cluster that KUBECONFIG names
 LOOK_BACK = 1000  # ended records searched for an id
 
-StoreOption = Annotated[str, typer.Option("--store", metavar="PATH", help="The store's file; else from the settings.")]
+StoreOption = Annotated[
+    str, typer.Option("--store", metavar="PATH", help="The store's file, or kubernetes; else from the settings.")
+]
 ConfigOption = Annotated[str, typer.Option("--config", metavar="FILE", help="Settings file.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")]
 WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Your reason; it is kept in the journal.")]
@@ -107,26 +110,42 @@ def nearest(wrong: str, known: Iterable[str], otherwise: str) -> str:
 @contextmanager
 def sit_down(store: str, config: str) -> Iterator[Sitting]:
     """Open the store a person means. It must be there: a command never makes one."""
-    path = Path(store).expanduser() if store else _from_settings(config)
-    if not path.is_file():
-        raise UserError(
-            f"There is no store at {path}. A controller makes it when it first runs (`sickbay controller`; "
-            "`sickbay demo` for a simulated fleet); if yours is elsewhere, say `--store PATH` or set data_dir."
-        )
-    from sickbay.stores.sqlite import SqliteStore
-
-    opened = SqliteStore(path)
+    opened = _opened(store, config)
     try:
         yield Sitting(opened, person(os.environ), time.time())
     finally:
         opened.close()
 
 
-def _from_settings(config: str) -> Path:
+def _opened(store: str, config: str) -> Store:
+    if store and store != CLUSTER:
+        return _file(Path(store).expanduser())
+    settings = _by_settings(config, store)
+    if settings.store == CLUSTER:
+        from sickbay.controller.sites import open_store
+
+        return open_store(settings)
+    return _file(Path(settings.data_dir).expanduser() / "sickbay.db")
+
+
+def _file(path: Path) -> Store:
+    if not path.is_file():
+        raise UserError(
+            f"There is no store at {path}. A controller makes it when it first runs (`sickbay controller`; "
+            "`sickbay demo` for a simulated fleet); if yours is elsewhere, say `--store PATH` or set data_dir; "
+            "if it lives in a Kubernetes cluster, say `--store kubernetes`."
+        )
+    from sickbay.stores.sqlite import SqliteStore
+
+    return SqliteStore(path)
+
+
+def _by_settings(config: str, store: str) -> Settings:
     try:
-        return Path(_settings(config).data_dir).expanduser() / "sickbay.db"
+        settings = _settings(config)
     except ConfigError as error:  # settings in disorder must not keep anybody from `sickbay pause`
         raise UserError(f"{error}\nWith `--store PATH` this command does not need the settings.") from error
+    return replace(settings, store=store or settings.store)
 
 
 def approval(config: str, pool: str) -> tuple[str, ...]:

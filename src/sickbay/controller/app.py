@@ -9,23 +9,32 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sickbay.catalog import load
+from sickbay.controller.accounts import Accounts
 from sickbay.controller.crew import PoolCrew
-from sickbay.controller.leader import FileLeader
 from sickbay.controller.loop import Controller
-from sickbay.controller.outbox import Outbox
+from sickbay.controller.metered import MeteredNotifier, MeteredPlatform, MeteredStore
+from sickbay.controller.postman import Postman
+from sickbay.controller.sites import (
+    RealClock,
+    Rivalry,
+    Site,
+    Trial,
+    open_leader,
+    open_notifiers,
+    open_site,
+    open_store,
+)
+from sickbay.controller.vitals import Vitals
 from sickbay.errors import NotLeader, StoreError, UserError
 from sickbay.log import set_up_log
-from sickbay.model import Notice, Report
-from sickbay.notifiers.log import LogNotifier
-from sickbay.ports import Clock, Notifier, Platform, Store
-from sickbay.settings import Settings
+from sickbay.model import Finding, Report
+from sickbay.ports import Store
+from sickbay.settings import LEVELS, Settings
 
 log = logging.getLogger(__name__)
 
@@ -37,55 +46,12 @@ ARCHIVE_S = 400 * 86_400.0  # how long ended cases are kept
 MISHAP_S = 5.0  # after a pass that broke, before the next try
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The fleet of platform "simulated": for trying, and for tests of this process."""
-
-    nodes: int = 64
-    seed: int = 0
-    speed: float = 1.0  # virtual seconds a second
-    preset: str = "noisy"
-    scale: float = 20.0  # at 1x a fault every few minutes, or nobody would see anything
-    jobs: str = "mix"
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Where the nodes live: the door, the clock that fits it, and how to leave."""
-
-    platform: Platform
-    clock: Clock
-    speed: float = 1.0
-    close: Callable[[], None] = lambda: None
-
-
-def _simulated(settings: Settings, trial: Trial) -> Site:
-    from sickbay.platforms.simulated.paced import PacedClock, PacedFleet
-    from sickbay.sim.workload import Scene, build
-
-    scene = Scene(trial.seed, trial.nodes, preset=trial.preset, scale=trial.scale, jobs=trial.jobs)
-    if not 0 < trial.speed <= 10_000:
-        raise UserError(f"a speed of {trial.speed:g}: more than 0 and at most 10,000")
-    world, _ = build(scene, start=time.time())
-    clock = PacedClock(trial.speed)
-    fleet = PacedFleet(world, clock, data_dir(settings) / "evidence")
-    return Site(fleet, clock, trial.speed, fleet.close)
-
-
-# settings.platform -> its composition. A further platform is one function and one line here.
-PLATFORMS: Mapping[str, Callable[[Settings, Trial], Site]] = {
-    "simulated": _simulated,
-}
-
-
 def run(settings: Settings, stop: threading.Event, trial: Trial | None = None) -> None:
     """Serve until `stop` is set. Raises only for what a person must mend: settings, an unreadable store."""
     set_up_log(settings.log_level)
-    if settings.platform not in PLATFORMS:
-        raise UserError(f"platform = {settings.platform!r}: there is no such platform; known: {', '.join(PLATFORMS)}")
     store = open_store(settings)
     try:
-        site = PLATFORMS[settings.platform](settings, trial or Trial())
+        site = open_site(settings, trial or Trial())
         try:
             _serve(settings, store, site, stop)
         finally:
@@ -98,27 +64,43 @@ def run(settings: Settings, stop: threading.Event, trial: Trial | None = None) -
 def _serve(settings: Settings, store: Store, site: Site, stop: threading.Event) -> None:
     """The process on its platform; with `ingest.listen` set, also on what agents report by themselves."""
     if not settings.ingest.listen:
-        _Process(settings, store, site, stop).serve()
+        _seen(_Process(settings, store, site, stop))
         return
     from sickbay.platforms.reported import ReportedFleet
 
     fleet = ReportedFleet(site.platform, RealClock())
     process = _Process(settings, store, replace(site, platform=fleet), stop)
-    ingest = open_ingest(settings, fleet.report, lambda: process.leads)
+    ingest = open_ingest(settings, fleet, lambda: process.leads)
     try:
-        process.serve()
+        _seen(process)
     finally:
         ingest.close()
 
 
-class RealClock:
-    """Agents live in real time, however fast a simulated fleet runs."""
+def _seen(process: _Process) -> None:
+    """Serve; with `controller.listen` set, to be looked at from outside meanwhile."""
+    pages = open_pages(process) if process.settings.controller.listen else None
+    try:
+        process.serve()
+    finally:
+        if pages is not None:
+            pages.close()
 
-    def now(self) -> float:
-        return time.time()
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+def open_pages(process: _Process) -> Served:
+    """/metrics and the probes. UserError when the library is not there or the address cannot be had."""
+    try:
+        from sickbay.controller import metrics
+    except ImportError as missing:
+        raise UserError(
+            f"controller.listen is set, but {missing.name} is not installed: pip install 'sickbay[agent]'"
+        ) from missing
+    figures = metrics.Figures(
+        process.settings, process.accounts, process.vitals, process.site.clock.now, lambda: process.controller
+    )
+    pages = metrics.open_pages(figures, process.vitals, process.settings.controller.listen)
+    log.info("metrics listen=%s port=%d", process.settings.controller.listen, pages.port)
+    return pages
 
 
 class Served(Protocol):
@@ -129,8 +111,18 @@ class Served(Protocol):
     def close(self) -> None: ...
 
 
-def open_ingest(settings: Settings, take: Callable[[Report], str], leads: Callable[[], bool]) -> Served:
-    """Listen for agents. UserError when the settings, the secrets or the port do not let us."""
+class Fleet(Protocol):
+    """As platforms.reported.ReportedFleet: who takes what agents report and what outsiders say."""
+
+    def report(self, report: Report) -> str: ...
+
+    def knows(self, node: str) -> bool: ...
+
+    def tell(self, node: str, source: str, findings: Sequence[Finding]) -> str: ...
+
+
+def open_ingest(settings: Settings, fleet: Fleet, leads: Callable[[], bool]) -> Served:
+    """Listen for agents, Alertmanager and webhooks. UserError when settings, secrets or the port do not let us."""
     try:
         from sickbay.web.ingest import Desk, Ingest
         from sickbay.web.serve import Served as Server
@@ -138,70 +130,35 @@ def open_ingest(settings: Settings, take: Callable[[Report], str], leads: Callab
         raise UserError(
             f"ingest.listen is set, but {missing.name} is not installed: pip install 'sickbay[web]'"
         ) from missing
+    from sickbay.web.outside import outside_routes
     from sickbay.web.tokens import Secrets
 
-    desk = Desk(take, leads, Secrets(settings.ingest.secret_file), settings.cluster, RealClock())
-    return Server(Ingest(desk).app(), settings.ingest)
+    desk = Desk(fleet.report, leads, Secrets(settings.ingest.secret_file), settings.cluster, RealClock())
+    return Server(Ingest(desk, more=outside_routes(desk, fleet)).app(), settings.ingest)
 
 
-def data_dir(settings: Settings) -> Path:
-    return Path(settings.data_dir).expanduser()
-
-
-def open_store(settings: Settings) -> Store:
-    if settings.store == "memory":
-        from sickbay.stores.memory import MemoryStore
-
-        return MemoryStore(settings.cluster)
-    if settings.store != "sqlite":
-        raise UserError(f"store = {settings.store!r}: there is no such store; known: sqlite, memory")
-    from sickbay.stores.sqlite import SqliteStore
-
-    file = settings.sqlite
-    path = data_dir(settings) / "sickbay.db"
-    return SqliteStore(path, settings.cluster, synchronous=file.synchronous, busy_s=file.busy_s)
-
-
-class Postman:
-    """The outbox in a thread of its own: a slow notifier never holds up a pass."""
-
-    def __init__(
-        self, notifiers: Iterable[Notifier], clock: Clock, delivered: Callable[[], None], gather_s: float = 0.0
-    ) -> None:
-        self._box, self._clock = Outbox([*notifiers], gather_s=gather_s), clock
-        self._told: deque[str] = deque()
-        self._delivered, self._stop = delivered, threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="outbox", daemon=True)
-        self._thread.start()
-
-    def put(self, notices: Iterable[Notice]) -> int:
-        return self._box.put(notices)
-
-    def pump(self, now: float) -> list[str]:
-        """What the thread has delivered since the last pass."""
-        return [self._told.popleft() for _ in range(len(self._told))]
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=2.0)  # what is not out yet is still on its record
-
-    def _serve(self) -> None:
-        self._box.serve(self._clock, self._stop, self._hear)
-
-    def _hear(self, keys: list[str]) -> None:
-        self._told.extend(keys)
-        self._delivered()
+def beside(settings: Settings, pools: Iterable[str]) -> Settings:
+    """Hands off where somebody else repairs: two repairers on one node undo each other's work."""
+    watched = {pool: replace(settings.policy_for(pool), max_verb=LEVELS[0]) for pool in pools}
+    return replace(settings, pools={**settings.pools, **watched})
 
 
 class _Process:
     """Stand by, lead, lose the lead, stand by again."""
 
     def __init__(self, settings: Settings, store: Store, site: Site, stop: threading.Event) -> None:
-        self._settings, self._store, self._site, self._stop = settings, store, site, stop
+        self.accounts = accounts = Accounts(site.clock.now)
+        self.settings = self._settings = settings
+        self._store, self._stop = MeteredStore(store, accounts), stop
+        self.site = self._site = replace(site, platform=MeteredPlatform(site.platform, accounts))
+        self.vitals = Vitals(settings.controller.period_s, site.watch_age)
         self._catalog = load().with_overrides(settings.severity_overrides)
-        self._leader = FileLeader(data_dir(settings) / "leader.lock")
+        self._leader = open_leader(settings)
+        self._notifiers = [MeteredNotifier(notifier, accounts) for notifier in open_notifiers(settings, site)]
+        self._rivals = Rivalry()
         self._standing_by = False
         self.leads = False  # read by the ingest's thread: a standby takes no reports
+        self.controller: Controller | None = None  # while it leads; read by a scrape
 
     def serve(self) -> None:
         while not self._stop.is_set():
@@ -209,40 +166,53 @@ class _Process:
                 self._lead()
             except NotLeader as lost:
                 log.warning("the lead is lost: %s", lost)
+                self._note("lead lost", lost)
             except StoreError as broken:
                 log.error("the store failed, trying again in %.0f s: %s", MISHAP_S, broken)
+                self._note("store", broken)
                 self._stop.wait(MISHAP_S)
-            except Exception:  # the next pass starts from the records, as after a crash; dying would heal nobody
+            except Exception as bug:  # the next pass starts from the records, as after a crash; dying would heal nobody
                 log.exception("a pass broke, starting again from the store in %.0f s", MISHAP_S)
+                self._note("pass", bug)
                 self._stop.wait(MISHAP_S)
+
+    def _note(self, what: str, why: Exception) -> None:
+        self.accounts.mishaps.add(what)
+        self.vitals.failed(f"{type(why).__name__}: {why}", MISHAP_S)
 
     def _lead(self) -> None:
         """One life as leader, or one look whether there is a lead to take."""
         crew = PoolCrew(self._settings.controller.workers)
         woken = threading.Event()
-        post = Postman([LogNotifier()], self._site.clock, woken.set, self._settings.controller.notice_s)
+        post = Postman(self._notifiers, self._site.clock, woken.set, self._settings.controller.notice_s)
+        self._rivals = self._site.rivals()
+        settings = beside(self._settings, self._rivals.pools)
         controller = Controller(
-            self._site.platform, self._store, self._catalog, self._settings, self._site.clock, self._leader, post, crew
+            self._site.platform, self._store, self._catalog, settings, self._site.clock, self._leader, post, crew
         )
         controller.woken = woken
         try:
             if not self._wait_for_the_lead(controller):
                 return
-            self.leads = True
+            self.leads, self.controller = True, controller
+            self.accounts.begin_lead()
+            post.put(self._rivals.notices)
             self._passes(controller)
         except BaseException:
             controller.abandon()
             raise
         finally:
-            self.leads = False
+            self.leads, self.controller = False, None
             controller.stop()
             self._leader.release()
             post.close()
 
     def _wait_for_the_lead(self, controller: Controller) -> bool:
         while not self._stop.is_set():
+            self.vitals.begins()
             if controller.start():
                 return True
+            self.vitals.stood_by()
             if not self._standing_by:
                 log.info("standing by: %s leads", self._leader.holder() or "another controller")
                 self._standing_by = True
@@ -254,12 +224,24 @@ class _Process:
         resync_at, prune_at = time.monotonic() + RESYNC_S, time.monotonic()
         while not self._stop.is_set():
             if time.monotonic() >= resync_at:
+                if (found := self._site.rivals()).pools != self._rivals.pools:
+                    log.warning("other repairers are at work in other pools than before: %s", ", ".join(found.pools))
+                    return  # and lead anew, with hands off there
                 controller.resync()
                 resync_at = time.monotonic() + RESYNC_S
             if time.monotonic() >= prune_at:
                 self._store.prune(self._site.clock.now() - ARCHIVE_S)
                 prune_at = time.monotonic() + PRUNE_S
-            self._sleep(controller, controller.turn() / self._site.speed)
+            self._sleep(controller, self._pass(controller))
+
+    def _pass(self, controller: Controller) -> float:
+        """One pass, timed; returns how many seconds to sleep at most."""
+        begun = time.monotonic()
+        seconds = controller.turn() / self._site.speed
+        self.accounts.passes.observe(time.monotonic() - begun)
+        self.accounts.look(controller.view, begun)
+        self.vitals.passed(seconds)
+        return seconds
 
     def _sleep(self, controller: Controller, seconds: float) -> None:
         """Until something happened, somebody wrote to the store, or the time is up."""

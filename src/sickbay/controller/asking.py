@@ -29,8 +29,12 @@ class Asking(ABC):
         """The action this owner's record waits for."""
 
     @abstractmethod
-    def commit_sent(self, owner: str, action: Action) -> bool:
-        """Write down that the call is about to be made; False when the write was stale."""
+    def put_sent(self, owner: str, action: Action) -> None:
+        """Write down that the call is about to be made."""
+
+    def waits_for(self, owner: str, words: str) -> None:
+        """Under way, and this is what it waits for: kept where a person looks, if the record has a place for it."""
+        return
 
     @abstractmethod
     def told(self, kind: str, owner: str, keys: set[str]) -> None:
@@ -61,6 +65,11 @@ class Asking(ABC):
         """Watch times of the next asks."""
         times = [dispatcher.due_at(action) for _, action in self._askable()]
         return [t for t in times if t is not None]
+
+    def unsay(self, owners: set[str]) -> None:
+        """What was decided for these was dropped, and with it what it had to say."""
+        for key in [key for key, letter in self._unsaid.items() if letter[1] in owners]:
+            del self._unsaid[key]  # in place: the monitor writes into the same book
 
     def letters(self) -> list[tuple[str, str, str, Notice]]:
         letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]

@@ -9,6 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
@@ -18,7 +19,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
 from sickbay.core import admit as admission
-from sickbay.core import machine, plan, sight, triage
+from sickbay.core import keeping, machine, plan, sight, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
 from sickbay.model import (
@@ -137,24 +138,23 @@ class Desk(Asking):
     # -- committing
 
     def _commit(self, name: str, s: NodeSlice, d: Decision, ctx: Context) -> Case | None:
-        """The record first: a case that is lost in between is opened again from its latches, under the next number."""
-        if _is_worth_keeping(s.record, d.record, name in self._view.records) and not self._records.put_record(d.record):
-            return None
+        """Written at the end of the pass, the record first: a case lost in between is opened again from its latches."""
+        if keeping.is_worth_a_write(s.record, d.record, name in self._view.records):
+            self._records.put_record(d.record, patience=keeping.patience(s, d))
         self._monitor.note(s, d, ctx.now)
         if d.case is None:
             if d.consumed:
                 self._records.consume(d.consumed)
             self._settle(name, None, d.record, ctx)
             return None
-        changed = d.case != s.case
-        if changed and not self._records.put_case(d.case, d.ended, d.consumed):
-            return None
-        if changed:
-            self._after_move(s.case, d, ctx)
+        if d.case != s.case:
+            after = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
+            self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), after=after)
+            self._after_move(s.case, d)
         self._settle(name, None if d.ended else d.case, d.record, ctx)
         return d.case
 
-    def _after_move(self, before: Case | None, d: Decision, ctx: Context) -> None:
+    def _after_move(self, before: Case | None, d: Decision) -> None:
         case = d.case
         assert case is not None
         if before is None or before.phase is not case.phase:
@@ -167,7 +167,6 @@ class Desk(Asking):
             self._unsaid[notice.key] = ("archived" if d.ended else "node", case.node, notice)
         if d.ended:
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
-            self._close_parts(case, dict(d.condemn))
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
     def _close_parts(self, case: Case, condemned: dict[str, str]) -> None:
@@ -205,9 +204,8 @@ class Desk(Asking):
         ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
         ledger = self._tell_full(ledger, dict(admitted.refused), now)
         self._escalated = 0
-        if ledger is not self.ledger and not self._records.put_ledger(ledger):
-            self.ledger = self._records.ledger
-            return
+        if ledger is not self.ledger:
+            self._records.put_ledger(ledger)
         self.ledger = self._records.ledger
         for case_id in sorted(admitted.granted):
             self._decide(case_id.rpartition(".")[0], now, granted=True)
@@ -215,10 +213,12 @@ class Desk(Asking):
             self._decide(case_id.rpartition(".")[0], now, refusal=refusal)
 
     def _sweep(self) -> None:
+        """A seat given back may stay on record for a while: the next leader sweeps by the same cases."""
         if self._seats_stale:
             self._seats_stale = False
             swept = admission.sweep(self.ledger, {c.id: c for c in self._view.open_cases()})
-            if swept is not self.ledger and self._records.put_ledger(swept):
+            if swept is not self.ledger:
+                self._records.put_ledger(swept, patience=keeping.LATER_S)
                 self._look_again()
             self.ledger = self._records.ledger
 
@@ -322,10 +322,20 @@ class Desk(Asking):
         stored = self._view.cases.get(owner)
         return stored.value.pending if stored else None
 
-    def commit_sent(self, owner: str, action: Action) -> bool:
+    def deadline(self, owner: str) -> float:
+        stored = self._view.cases.get(owner)
+        return stored.value.deadline or 0.0 if stored else 0.0
+
+    def waits_for(self, owner: str, words: str) -> None:
+        """It is said when the time is up, and written with the next write: a person may look before that."""
+        stored = self._view.cases.get(owner)
+        if stored is not None and words and stored.value.refusal != words and not machine.is_frozen(stored.value):
+            self._records.put_case(replace(stored.value, refusal=words), False, (), patience=keeping.LATER_S)
+
+    def put_sent(self, owner: str, action: Action) -> None:
         case = self._view.cases[owner].value
         self._resend.discard(owner)
-        return self._records.put_case(replace(case, pending=action), False, ())
+        self._records.put_case(replace(case, pending=action), False, ())
 
     def _touch(self, owner: str) -> None:
         self._view.touch_node(owner)
@@ -336,10 +346,11 @@ class Desk(Asking):
     def told(self, kind: str, owner: str, keys: set[str]) -> None:
         if kind == "node" and owner in self._view.cases:
             case = self._view.cases[owner].value
-            self._records.put_case(replace(case, notices=_without(case.notices, keys)), False, ())
+            told = replace(case, notices=_without(case.notices, keys))
+            self._records.put_case(told, False, (), patience=keeping.LATER_S)
         elif kind == "record" and owner in self._view.records:
             record = self._view.records[owner].value
-            self._records.put_record(replace(record, notices=_without(record.notices, keys)))
+            self._records.put_record(replace(record, notices=_without(record.notices, keys)), patience=keeping.LATER_S)
         elif kind == "ledger":
             self.ledger = replace(self.ledger, notices=_without(self.ledger.notices, keys))
 
@@ -354,15 +365,6 @@ def _log_moves(before: Case | None, case: Case) -> None:
 
 def _without(notices: tuple[Notice, ...], keys: set[str]) -> tuple[Notice, ...]:
     return tuple(n for n in notices if n.key not in keys)
-
-
-def _is_worth_keeping(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:
-    """A record that only says which boot a healthy node is in is not worth a write."""
-    if before == after:
-        return False
-    plain = NodeRecord(after.node, uid=after.uid, boot_id=after.boot_id, boot_seen=after.boot_seen,
-                       instance=after.instance, cluster=after.cluster)  # fmt: skip
-    return stored or after != plain
 
 
 def _why_not(policy: Policy) -> str:

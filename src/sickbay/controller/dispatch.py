@@ -7,12 +7,16 @@ Called by controller/loop.py. It moves no case.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sickbay.controller.crew import Crew
+from sickbay.errors import SickbayError
 from sickbay.model import SENT_ONCE, Action, Before, Done, Failed, Lost, Node, Outcome, Retry, Started, Unguarded, Verb
 from sickbay.ports import Clock, Platform
+
+log = logging.getLogger(__name__)
 
 CALL_WITHIN_S = 5.0  # a call is made within seconds of its commit or not at all
 SENDS_MAX = 2
@@ -30,8 +34,11 @@ class Answer:
 
 
 class Dispatcher:
-    def __init__(self, platform: Platform, crew: Crew, clock: Clock, deliver: Callable[[Answer], None]) -> None:
-        self._platform, self._crew, self._clock, self._deliver = platform, crew, clock, deliver
+    def __init__(
+        self, platform: Platform, crew: Crew, clock: Clock, deliver: Callable[[Answer], None],
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._platform, self._crew, self._clock, self._deliver, self._wake = platform, crew, clock, deliver, wake
         self._flying: set[str] = set()  # lanes with a call under way
         self._ask_at: dict[str, float] = {}
 
@@ -69,13 +76,25 @@ class Dispatcher:
         self._crew.submit(work, lambda outcome: self._answer(action, owner, kind, outcome, watch))
 
     def _answer(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
-        self._flying.discard(lane(action))
+        log.debug("key=%s verb=%s outcome=%r", action.key, action.verb, outcome)
         if isinstance(outcome, Started | Retry):
             self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
-            return
+            self._deliver(Answer(owner, kind, action.key, outcome))
+        else:
+            self._tell(action, owner, kind, outcome, watch)
+        self._flying.discard(lane(action))  # only now: until it is heard, nobody may ask the same again
+        self._wake()  # the pass that asked went to sleep without knowing when to ask again
+
+    def _tell(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
+        """With a fresh look at the node where the answer depends on it; without one it is asked again."""
         node = None
         if kind == "node" and isinstance(outcome, Done | Unguarded) and action.verb is not Verb.VERIFY:
-            node = self._platform.look(owner)
+            try:
+                node = self._platform.look(owner)
+            except SickbayError as error:
+                log.warning("node=%s could not be read after %s: %s", owner, action.verb, error)
+                self._ask_at[action.key] = watch + 1.0
+                return
         self._deliver(Answer(owner, kind, action.key, outcome, node))
 
 

@@ -14,6 +14,7 @@ from sickbay.controller.asking import Asking
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import blame, capacity, recover, versions
+from sickbay.core.keeping import LATER_S
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Job, Recovery, RecoveryPhase
 from sickbay.ports import Stored
@@ -68,10 +69,8 @@ class JobDesk(Asking):
         d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
         if d.recovery is None:
             return
-        if (stored is None or _is_worth_keeping(stored.value, d.recovery)) and not self._records.put_recovery(
-            d.recovery, d.ended
-        ):
-            return
+        if stored is None or _is_worth_keeping(stored.value, d.recovery):
+            self._records.put_recovery(d.recovery, d.ended)
         if not d.ended:
             self._view.recoveries[job_id] = replace(self._view.recoveries[job_id], value=d.recovery)
         self._settle(d.recovery, d.ended, stored, now)
@@ -92,7 +91,8 @@ class JobDesk(Asking):
                 continue
             found = versions.compare({n: nodes[n].factors for n in stored.value.nodes if n in nodes})
             told = versions.noted(stored.value, found, now.wall)
-            if told is not stored.value and self._records.put_recovery(told, False):
+            if told is not stored.value:
+                self._records.put_recovery(told, False)
                 self._unsaid.update({n.key: ("job", job, n) for n in told.notices})
                 log.info("job=%s event=%s why=%r", job, versions.EVENT, told.journal[-1].why)
 
@@ -181,9 +181,9 @@ class JobDesk(Asking):
         stored = self._view.recoveries.get(owner)
         return stored.value.pending if stored else None
 
-    def commit_sent(self, owner: str, action: Action) -> bool:
+    def put_sent(self, owner: str, action: Action) -> None:
         self._resend.discard(owner)
-        return self._records.put_recovery(replace(self._view.recoveries[owner].value, pending=action), False)
+        self._records.put_recovery(replace(self._view.recoveries[owner].value, pending=action), False)
 
     def misplaced(self, job: str) -> str:
         """A node that got a case after it was chosen is not used."""
@@ -201,7 +201,7 @@ class JobDesk(Asking):
         stored = self._view.recoveries.get(owner)
         if stored is not None:
             left = tuple(n for n in stored.value.notices if n.key not in keys)
-            self._records.put_recovery(replace(stored.value, notices=left), False)
+            self._records.put_recovery(replace(stored.value, notices=left), False, patience=LATER_S)
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
@@ -23,13 +24,14 @@ from sickbay.controller.outbox import Post
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core.turn import Now
-from sickbay.errors import NotLeader
-from sickbay.model import SENT_ONCE, Action, Change, Failed, Verb
+from sickbay.errors import NotLeader, StoreError
+from sickbay.model import SENT_ONCE, Action, Change, Failed, Node, NodeChanged, Retry, Started, Verb
 from sickbay.ports import Clock, Leader, Platform, Store
 from sickbay.settings import Settings
 
 log = logging.getLogger(__name__)
 
+SAVE_S = 30.0  # watch time is on record at least this often
 NEAR_PERIODS = 2  # a deadline nearer than this many idle periods is watched closely
 
 
@@ -43,8 +45,9 @@ class Controller:
         self.view = View()
         self.records = Records(store, self.view, settings.cluster)
         self._inbox: deque[Change | Answer] = deque()
+        self._beats: dict[str, Node] = {}  # signs of life, which no pass is made for
         self.woken = threading.Event()
-        self._dispatcher = Dispatcher(platform, crew, clock, self._receive)
+        self._dispatcher = Dispatcher(platform, crew, clock, self._receive, self._wake)
         self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs, platform.look)
         self._jobs = JobDesk(self.view, self.records, catalog, settings)
         self._unwatch: Callable[[], None] = lambda: None
@@ -76,12 +79,16 @@ class Controller:
         self._unwatch()
         self._crew.close()
         if self._leads:
+            with suppress(StoreError, NotLeader):  # what waited for the next write is only a notice told twice
+                self.records.flush(float("inf"))
             self._leader.release()
+        self.records.close()
         self._leads = False
 
     def abandon(self) -> None:
         """As a crash would: stop listening, release nothing."""
         self._unwatch()
+        self.records.close()
         self._leads = False
 
     def resync(self) -> None:
@@ -89,9 +96,15 @@ class Controller:
         self.view.replace_all(self._platform.observe())
 
     def _receive(self, item: Change | Answer) -> None:
+        if isinstance(item, NodeChanged) and not self.view.is_news(item.node):
+            self._beats[item.node.name] = item.node
+            return
         self._inbox.append(item)
         if not self.woken.is_set():  # a pass clears it before it empties the inbox, so nothing is missed
             self.woken.set()
+
+    def _wake(self) -> None:
+        self.woken.set()
 
     def _now(self) -> Now:
         return Now(self._watch, self._clock.now())
@@ -112,8 +125,10 @@ class Controller:
         self._desk.decide_touched(now)
         self._desk.admit(now)
         self._save_ledger(now)
+        asks = self._prepare_asks(now)
+        proved = self._commit()
+        self._perform(asks, now, proved)
         self._tell(now)
-        self._dispatch(now)
         return self._plan_sleep()
 
     def _advance(self) -> None:
@@ -126,6 +141,8 @@ class Controller:
         self.woken.clear()
         self._read_people()
         self._heed_pauses(now)
+        while self._beats:
+            self.view.put_node(self._beats.popitem()[1])
         while self._inbox:
             item = self._inbox.popleft()
             if isinstance(item, Answer):
@@ -159,6 +176,9 @@ class Controller:
         action = desk.pending(answer.owner)
         if action is None or action.key != answer.key:
             return  # a late answer: the step it was for is over
+        if isinstance(answer.outcome, Started | Retry):
+            desk.waits_for(answer.owner, _words(answer.outcome))
+            return
         if may_resend(action, answer.outcome):
             desk.resend(answer.owner)
             return
@@ -166,37 +186,48 @@ class Controller:
         self._dispatcher.forget(answer.key)
 
     def _save_ledger(self, now: Now) -> None:
-        moved = self._watch - self._saved_watch >= self._settings.controller.period_s
+        """What a crash takes of watch time makes deadlines later, never sooner."""
+        moved = self._watch - self._saved_watch >= SAVE_S
         if moved or self._desk.ledger is not self.records.ledger:
             ledger = replace(self._desk.ledger, watch_time=self._watch, last_pass=now.wall)
-            if self.records.put_ledger(ledger):
-                self._saved_watch = self._watch
-            self._desk.ledger = self.records.ledger
+            self.records.put_ledger(ledger)
+            self._saved_watch, self._desk.ledger = self._watch, ledger
+
+    def _commit(self) -> bool:
+        """All that this pass decided, before anybody is asked or told. True: it also proved that we lead."""
+        proved = self.records.flush(self._watch)
+        dropped, self.records.reread = self.records.reread, set()
+        self._desk.ledger = self.records.ledger
+        for desk in (self._desk, self._jobs):
+            desk.unsay(dropped)
+        return proved
 
     # -- asking the platform
 
-    def _dispatch(self, now: Now) -> None:
+    def _prepare_asks(self, now: Now) -> list[tuple[Asking, str, Action]]:
+        """What is due, with its `sent` mark where a second call would do harm: written before the call is made."""
         due = [*self._desk.due(self._dispatcher, now), *self._jobs.due(self._dispatcher, now)]
-        if not due:
-            return
-        if not self._leader.acquire():
+        if not self._leader.acquire():  # on every pass, also when nothing is due: so it knows that somebody is at work
             raise NotLeader("the lead was lost")
-        self.records.still_leads()
+        asks = []
         for kind, owner in due:
-            self._ask(kind, owner, now)
+            desk: Asking = self._desk if kind == "node" else self._jobs
+            action = desk.pending(owner)
+            if action is not None and action.verb in SENT_ONCE:
+                action = self._prepare(desk, owner, action, now)
+            if action is not None:
+                asks.append((desk, owner, self._with_time_left(action, now)))
+        return asks
 
-    def _ask(self, kind: str, owner: str, now: Now) -> None:
-        desk: Asking = self._desk if kind == "node" else self._jobs
-        action = desk.pending(owner)
-        if action is None:
-            return
-        if action.verb in SENT_ONCE:
-            action = self._prepare(desk, owner, action, now)
-        if action is not None:
-            self._dispatcher.perform(action, owner, kind, now.watch)
+    def _with_time_left(self, action: Action, now: Now) -> Action:
+        """A platform may be firmer with a drain whose time is nearly up, where its settings allow that."""
+        if action.verb is not Verb.DRAIN:
+            return action
+        left = max(0.0, self._desk.deadline(action.place.node) - now.watch)
+        return replace(action, args={**action.args, "left_s": f"{left:.0f}"})
 
     def _prepare(self, desk: Asking, owner: str, action: Action, now: Now) -> Action | None:
-        """Commit before the first call; afterwards only look, unless the first call is known lost."""
+        """Marked before the first call; afterwards only look, unless the first call is known lost."""
         if action.sends and not desk.wants_resend(owner):
             return replace(action, call=False)
         refused = self._jobs.misplaced(owner) if action.verb is Verb.RESTART_JOB else ""
@@ -207,7 +238,17 @@ class Controller:
         if before is None:
             return None  # the node cannot be read: ask again on the next pass
         action = sent(action, before, now.wall)
-        return action if desk.commit_sent(owner, action) else None
+        desk.put_sent(owner, action)
+        return action
+
+    def _perform(self, asks: list[tuple[Asking, str, Action]], now: Now, proved: bool) -> None:
+        """Only what is written as it was decided: a record that somebody else had moved is decided again first."""
+        if asks and not proved:
+            self.records.still_leads()
+        for desk, owner, action in asks:
+            pending = desk.pending(owner)
+            if pending is not None and (pending.key, pending.sends) == (action.key, action.sends):
+                self._dispatcher.perform(action, owner, desk.kind, now.watch)
 
     # -- telling people
 
@@ -239,3 +280,7 @@ class Controller:
     def _next_ask(self) -> float | None:
         asks = [*self._desk.asks(self._dispatcher), *self._jobs.asks(self._dispatcher)]
         return min(asks) if asks else None
+
+
+def _words(outcome: Started | Retry) -> str:
+    return outcome.detail if isinstance(outcome, Started) else outcome.why

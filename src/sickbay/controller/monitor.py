@@ -77,7 +77,9 @@ class Monitor:
         case = causes.case_of(cause, record.last_n, now.watch, now.wall, self._settings.cluster)
         told = explain.notice_of(case, cause.why, self._catalog, now.wall)
         case = replace(case, notices=(told,) if told else ())
-        if self._records.put_record(record) and self._records.put_case(case, False, ()) and told:
+        self._records.put_record(record)
+        self._records.put_case(case, False, ())
+        if told:
             self._unsaid[told.key] = ("node", case.node, told)
 
     def explains(self, node: Node | None, now: Now) -> frozenset[str]:

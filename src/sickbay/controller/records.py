@@ -1,18 +1,24 @@
 """Reading and writing the store for one leader: versions, the epoch, and what a stale write means.
 
-Called by controller/loop.py. A StaleWrite is dropped and the record read again;
-NotLeader if a newer leader wrote the Ledger.
+Called by controller/loop.py. What a pass puts is seen in the view at once and written by `flush` at its end, see
+drafts.py. A stale write is dropped and the record read again; NotLeader if a newer leader wrote the Ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
+from sickbay.controller.drafts import WAVES, Draft, Writers
 from sickbay.controller.view import View
-from sickbay.errors import AlreadyExists, NotLeader, StaleWrite
+from sickbay.core.keeping import NOW
+from sickbay.errors import NotLeader
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Store, Stored
+
+S = TypeVar("S", NodeRecord, Case, Recovery)
+LEDGER = ("Ledger", "ledger")
 
 
 class Records:
@@ -21,6 +27,9 @@ class Records:
         self.epoch = 0
         self.ledger = Ledger(cluster=cluster)
         self._ledger_version = 0
+        self._writers = Writers(store)
+        self._drafts: dict[tuple[str, str], Draft] = {}  # by kind and key, in the order of their first put
+        self.reread: set[str] = set()  # whose decision of this pass was dropped
 
     # -- taking the lead
 
@@ -38,18 +47,22 @@ class Records:
 
     def _load(self) -> None:
         view = self._view
-        for case in self.store.list(Case):
-            version = self.store.commit(case.value, case.version, self.epoch)
-            view.cases[case.value.node] = Stored(case.value, version, self.epoch)
+        for case in self._stamped(self.store.list(Case)):
+            view.cases[case.value.node] = case
             view.touch_node(case.value.node)
-        for recovery in self.store.list(Recovery):
-            version = self.store.commit(recovery.value, recovery.version, self.epoch)
-            view.recoveries[recovery.value.job] = Stored(recovery.value, version, self.epoch)
+        for recovery in self._stamped(self.store.list(Recovery)):
+            view.recoveries[recovery.value.job] = recovery
             view.touch_job(recovery.value.job)
-        for record in self.store.list(NodeRecord):
-            version = self.store.commit(record.value, record.version, self.epoch)
-            view.records[record.value.node] = Stored(record.value, version, self.epoch)
+        for record in self._stamped(self.store.list(NodeRecord)):
+            view.records[record.value.node] = record
         self.read_parts()
+
+    def _stamped(self, found: list[Stored[S]]) -> list[Stored[S]]:
+        drafts = [Draft(stored.value, stored.version) for stored in found]
+        versions = self._writers.write(drafts, self.epoch)
+        if None in versions:
+            raise NotLeader("somebody else writes while we take over")
+        return [Stored(stored.value, version or 0, self.epoch) for stored, version in zip(found, versions, strict=True)]
 
     def read_parts(self) -> None:
         self._view.condemned = frozenset(p.value.serial for p in self.store.list(Part) if p.value.condemned)
@@ -64,64 +77,106 @@ class Records:
         if stored is None or stored.epoch > self.epoch:
             raise NotLeader("a newer controller has taken the lead")
 
+    # -- putting: seen in the view at once, written by flush
+
+    def put_ledger(self, ledger: Ledger, *, patience: float = NOW) -> None:
+        self.ledger = ledger
+        self._draft(ledger, LEDGER[1], self._ledger_version, patience=patience)
+
+    def put_record(self, record: NodeRecord, *, patience: float = NOW) -> None:
+        old = self._view.records.get(record.node)
+        self._draft(record, record.node, old.version if old else None, patience=patience)
+        self._view.records[record.node] = Stored(record, old.version if old else 0, self.epoch)
+
+    def put_case(
+        self, case: Case, ended: bool, consumes: Sequence[str], *, patience: float = NOW,
+        after: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        old = self._view.cases.get(case.node)
+        self._draft(case, case.id, old.version if old else None, ended, consumes, patience, after)
+        if ended:
+            self._view.cases.pop(case.node, None)
+        else:
+            self._view.cases[case.node] = Stored(case, old.version if old else 0, self.epoch)
+
+    def put_recovery(self, recovery: Recovery, ended: bool, *, patience: float = NOW) -> None:
+        old = self._view.recoveries.get(recovery.job)
+        self._draft(recovery, recovery.job, old.version if old else None, ended, patience=patience)
+        if ended:
+            self._view.recoveries.pop(recovery.job, None)
+        else:
+            self._view.recoveries[recovery.job] = Stored(recovery, old.version if old else 0, self.epoch)
+
+    def _draft(
+        self, value: Ledger | NodeRecord | Case | Recovery, key: str, version: int | None, ended: bool = False,
+        consumes: Sequence[str] = (), patience: float = NOW, after: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        name, patience = (type(value).__name__, key), patience if self.store.frugal else NOW
+        draft = self._drafts.get(name)
+        if draft is None:
+            draft = self._drafts[name] = Draft(value, version, patience=patience)
+        draft.value, draft.ended = value, ended
+        draft.consumes = (*draft.consumes, *consumes)
+        draft.after.extend((after,) if after else ())
+        draft.patience = NOW if consumes or ended else min(draft.patience, patience)
+
     # -- writing
 
-    def put_ledger(self, ledger: Ledger) -> bool:
-        """Compare-and-set; False when somebody else wrote it in between (then ours is read anew)."""
-        try:
-            self._ledger_version = self.store.commit(ledger, self._ledger_version, self.epoch)
-        except StaleWrite:
-            self.still_leads()
+    def flush(self, watch: float) -> bool:
+        """Write what this pass has put. What somebody else had moved is read again, and will be decided again.
+
+        True when the Ledger was among it: then nobody else leads, and nobody need ask."""
+        due = {name: draft for name, draft in self._drafts.items() if draft.is_due(watch)}
+        if not due:
+            return False
+        for name in due:
+            del self._drafts[name]
+        for wave in range(WAVES):
+            self._write([draft for draft in due.values() if draft.wave == wave], due)
+        return LEDGER in due
+
+    def _write(self, drafts: list[Draft], due: dict[tuple[str, str], Draft]) -> None:
+        for draft, version in zip(drafts, self._writers.write(drafts, self.epoch), strict=True):
+            if version is None:
+                self._lost(draft, due)
+            else:
+                self._written(draft, version)
+
+    def _written(self, draft: Draft, version: int) -> None:
+        """Values stay as they are in the view, which may know more by now; the version is the new one."""
+        value, view = draft.value, self._view
+        if isinstance(value, Ledger):
+            self._ledger_version = version
+        elif isinstance(value, NodeRecord):
+            _new_version(view.records, value.node, version)
+        elif not draft.ended:
+            if isinstance(value, Case):
+                _new_version(view.cases, value.node, version)
+            else:
+                _new_version(view.recoveries, value.job, version)
+        for then in draft.after:
+            then()
+
+    def _lost(self, draft: Draft, due: dict[tuple[str, str], Draft]) -> None:
+        """Somebody else moved it: nothing that was decided with it may be written. No seat is known: no case moves."""
+        value = draft.value
+        self.still_leads()
+        if isinstance(value, Ledger):
             stored = self.store.get(Ledger, "ledger")
             assert stored is not None
             self.ledger, self._ledger_version = stored.value, stored.version
-            return False
-        self.ledger = ledger
-        return True
+            fallen = [name for name, other in due.items() if other.wave > 0]
+        else:
+            fallen = [name for name, other in due.items() if other.owner == draft.owner and other is not draft]
+        for other in [draft, *(due.pop(name) for name in fallen)]:
+            self._reload(other)
 
-    def put_record(self, record: NodeRecord) -> bool:
-        old = self._view.records.get(record.node)
-        try:
-            if old is None:
-                version = self.store.create(record, self.epoch)
-            else:
-                version = self.store.commit(record, old.version, self.epoch)
-        except (StaleWrite, AlreadyExists):
-            return self._reload_node(record.node)
-        self._view.records[record.node] = Stored(record, version, self.epoch)
-        return True
-
-    def put_case(self, case: Case, ended: bool, consumes: Sequence[str]) -> bool:
-        old = self._view.cases.get(case.node)
-        try:
-            if old is None:
-                version = self.store.create(case, self.epoch)
-                old = Stored(case, version, self.epoch)
-            if ended:
-                self.store.archive(case, old.version, self.epoch, consumes)
-                self._view.cases.pop(case.node, None)
-                return True
-            version = self.store.commit(case, old.version, self.epoch, consumes)
-        except (StaleWrite, AlreadyExists):
-            return self._reload_node(case.node)
-        self._view.cases[case.node] = Stored(case, version, self.epoch)
-        return True
-
-    def put_recovery(self, recovery: Recovery, ended: bool) -> bool:
-        old = self._view.recoveries.get(recovery.job)
-        try:
-            if old is None:
-                version = self.store.create(recovery, self.epoch)
-                old = Stored(recovery, version, self.epoch)
-            if ended:
-                self.store.archive(recovery, old.version, self.epoch)
-                self._view.recoveries.pop(recovery.job, None)
-                return True
-            version = self.store.commit(recovery, old.version, self.epoch)
-        except (StaleWrite, AlreadyExists):
-            return self._reload_job(recovery.job)
-        self._view.recoveries[recovery.job] = Stored(recovery, version, self.epoch)
-        return True
+    def _reload(self, draft: Draft) -> None:
+        self._drafts = {name: other for name, other in self._drafts.items() if other.owner != draft.owner}
+        if isinstance(draft.value, Recovery):
+            self._reload_job(draft.value.job)
+        elif not isinstance(draft.value, Ledger):
+            self._reload_node(draft.value.node)
 
     def put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
         stored = self.store.get(Part, serial)
@@ -143,8 +198,10 @@ class Records:
         for command in commands:
             self.store.delete(Command, command)
 
-    def _reload_node(self, name: str) -> bool:
-        self.still_leads()
+    def close(self) -> None:
+        self._writers.close()
+
+    def _reload_node(self, name: str) -> None:
         view = self._view
         record = self.store.get(NodeRecord, name)
         view.records.pop(name, None)
@@ -154,14 +211,18 @@ class Records:
         for case in self.store.list(Case):
             if case.value.node == name:
                 view.cases[name] = case
+        self.reread.add(name)
         view.touch_node(name)
-        return False
 
-    def _reload_job(self, job: str) -> bool:
-        self.still_leads()
+    def _reload_job(self, job: str) -> None:
         self._view.recoveries.pop(job, None)
         stored = self.store.get(Recovery, job)
         if stored is not None:
             self._view.recoveries[job] = stored
+        self.reread.add(job)
         self._view.touch_job(job)
-        return False
+
+
+def _new_version(shelf: dict[str, Stored[S]], key: str, version: int) -> None:
+    if key in shelf:
+        shelf[key] = replace(shelf[key], version=version)

@@ -1,8 +1,9 @@
 """A platform whose nodes speak for themselves: the same door, with each node's newest report folded into what it shows.
 
-For platforms that carry no findings (ECS, Slurm, bare machines). Composed by controller/app.py; `report` is called by
-the ingest, from its own thread. Keeps one report per node and forgets them all at a restart: agents say everything
-again with each heartbeat.
+For platforms that carry no findings (ECS, Slurm, bare machines), and for what outsiders say of nodes (Alertmanager,
+webhooks) on any platform. Composed by controller/app.py; `report` and `tell` are called by the ingest, from its own
+thread. Keeps one report per node, and apart from it what each outsider said last; forgets them all at a restart: agents
+and Alertmanager say everything again.
 
 Why a report changes no version: `Node.version` is the platform's, it is written into cases (`cordon_version`), and
 must mean the same after a restart without this wrapper. Neither side can undo the other all the same: the newest node
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sickbay.model import (
@@ -27,6 +28,7 @@ from sickbay.model import (
     NodeChanged,
     NodeDeleted,
     Outcome,
+    Place,
     Report,
     Unguarded,
 )
@@ -36,6 +38,7 @@ Sink = Callable[[Change], None]
 
 MOST_EARLY = 4_096  # reports kept for nodes that the platform does not show yet
 EARLY_S = 3_600.0  # how long; an agent may start well before its node is shown, not a day before
+MOST_OUTSIDE = 64  # findings of one outsider about one node
 RESTARTED_S = 900.0  # an agent silent this long that counts lower has lost its state folder and is believed
 
 
@@ -58,9 +61,30 @@ class ReportedFleet:
         self._nodes: dict[str, Node] = {}  # as the platform showed them last, without reports
         self._heard: dict[str, Heard] = {}
         self._early: OrderedDict[str, Heard] = OrderedDict()
+        self._outside: dict[str, dict[str, tuple[Finding, ...]]] = {}  # node -> source -> what it says now
         self._sinks: list[Sink] = []
 
     # -- the ingest's side
+
+    def knows(self, node: str) -> bool:
+        """Does the platform show such a node?"""
+        with self._lock:
+            return node in self._nodes
+
+    def tell(self, node: str, source: str, findings: Sequence[Finding]) -> str:
+        """All that an outsider says of a node now, in place of what it said before: "taken", "same", or "unknown" when
+        there is no such node, and nothing is kept. Each finding becomes one about this node, its boot and its GPU."""
+        with self._lock:
+            known = self._nodes.get(node)
+            if known is None:
+                return "unknown"
+            shown, said = self._shown(known), self._outside.setdefault(node, {})
+            fresh = tuple(_placed(finding, source, shown) for finding in findings[:MOST_OUTSIDE])
+            if said.get(source, ()) == fresh:
+                return "same"
+            said[source] = fresh
+            self._tell(NodeChanged(self._shown(known)))
+            return "taken"
 
     def report(self, report: Report) -> str:
         """Take a report: "taken", "early" (no such node yet; it is kept for a while) or "old" (we have a newer one)."""
@@ -147,6 +171,7 @@ class ReportedFleet:
         if known is None or known.version <= node.version:
             if known is not None and (known.uid, known.instance) != (node.uid, node.instance):
                 self._heard.pop(node.name, None)  # another machine under the same name: what the old one said is void
+                self._outside.pop(node.name, None)
             self._nodes[node.name] = node
         early = self._early.pop(node.name, None)
         if early is not None and self._clock.monotonic() - early.mono <= EARLY_S:
@@ -156,6 +181,7 @@ class ReportedFleet:
     def _forget(self, name: str) -> None:
         self._nodes.pop(name, None)
         self._heard.pop(name, None)
+        self._outside.pop(name, None)
 
     def _lose(self, name: str) -> None:
         """Not in this look, which may be an old one: what its agent said is kept for a while."""
@@ -166,7 +192,28 @@ class ReportedFleet:
 
     def _shown(self, node: Node) -> Node:
         heard = self._heard.get(node.name)
-        return node if heard is None else fold(node, heard.report, heard.at)
+        shown = node if heard is None else fold(node, heard.report, heard.at)
+        outside = [f for said in self._outside.get(node.name, {}).values() for f in said if f.boot_id == shown.boot_id]
+        return replace(shown, findings=_joined(shown.findings, tuple(outside))) if outside else shown
+
+
+def _placed(finding: Finding, source: str, node: Node) -> Finding:
+    """About this node as it is now. Of a boot that is over an outsider's word counts no more, so it is stamped with the
+    boot in which it was said; a GPU that it names by UUID or index is found on the map of the node's agent."""
+    uuid, index = finding.traits.get("uuid", ""), finding.traits.get("gpu", "")
+    gpu = next((g for g in node.gpus if uuid and g.uuid == uuid), None)
+    if gpu is None and not uuid and index.isdecimal():
+        gpu = next((g for g in node.gpus if g.index == int(index)), None)
+    number = finding.id.rpartition("/")[2]
+    return replace(
+        finding,
+        id=f"{node.boot_id}/{number}",
+        source=source,
+        place=Place(node.name, gpu.pci if gpu else finding.place.device),
+        boot_id=node.boot_id,
+        part=gpu.serial if gpu else "",
+        answers="",
+    )
 
 
 def fold(node: Node, report: Report, at: float) -> Node:
@@ -179,15 +226,15 @@ def fold(node: Node, report: Report, at: float) -> Node:
         findings=_joined(node.findings, report.findings) if same_boot else node.findings,
         last_check=max(node.last_check, at),
         gpus=report.gpus or node.gpus,
-        factors={**node.factors, **report.factors},
+        factors={**node.factors, **report.factors} if report.factors else node.factors,
         boot_id=node.boot_id or report.boot_id,
     )
 
 
 def _joined(platforms: tuple[Finding, ...], agents: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Both, each id once, worst first: an agent that also speaks through the platform is not silenced by one door."""
-    if not platforms:
-        return agents
+    if not platforms or not agents:
+        return platforms or agents
     by_id = {finding.id + finding.source: finding for finding in (*platforms, *agents)}
     return tuple(sorted(by_id.values(), key=lambda f: (-f.severity, -f.at, f.id)))
 

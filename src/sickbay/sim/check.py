@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 
 from sickbay.errors import AlreadyExists
-from sickbay.model import Case, Command, Pause, Phase
+from sickbay.model import Case, Command, NodeRecord, Pause, Phase, Recovery
 from sickbay.settings import JobPolicy, Limit, Policy, Settings
 from sickbay.sim.checkers import Judge
 from sickbay.sim.jobs import JobSpec
@@ -25,6 +25,7 @@ from sickbay.stores.memory import MemoryStore
 
 STORM_S = 8 * 3600.0
 CALM_S = 16 * 3600.0  # longer than the longest chain of deadlines below: what has not ended by then never will
+LOOK_S, STILL_S = 3600.0, 5 * 3600.0  # nothing has moved for longer than the longest single deadline: it has ended
 KINDS = (
     "gpu_lost_79", "gpu_lost_silent", "ecc_uncontained_95", "ecc_dbe_48", "ecc_contained_94", "row_remap_pending_63",
     "row_remap_failed_64", "sram", "gsp_119", "nvlink_74", "degrading", "load_only", "driver_hung", "dcgm_dead",
@@ -85,7 +86,7 @@ class Trial:
         self._plan_storm(storm)
         self._pass(storm)
         self._calm()
-        self._pass(storm + CALM_S)
+        self._settle(storm + CALM_S)
         self.judge.conclude()
         archived = list(self.run.store.history(Case, limit=10_000))
         return Verdict(self.seed, tuple(self.judge.violations), world.digest(), len(archived), self.crashes)
@@ -216,6 +217,22 @@ class Trial:
         for stored in self.run.store.list(Case):
             if stored.value.held:
                 self._say("unhold", stored.value)
+
+    def _settle(self, end: float) -> None:
+        still, before = 0.0, self._standing()
+        while self.world.now < end and still < STILL_S:
+            self._pass(min(end, self.world.now + LOOK_S))
+            now = self._standing()
+            still, before = (still + LOOK_S if now == before else 0.0), now
+
+    def _standing(self) -> tuple[object, ...]:
+        """Everything that would move if anything were still to come of the storm."""
+        cases = [(c.value.id, c.value.phase, c.value.step) for c in self.run.store.list(Case)]
+        recoveries = [(r.value.job, r.value.phase, r.value.step) for r in self.run.store.list(Recovery)]
+        latched = [(r.value.node, r.value.latched, r.value.last_n) for r in self.run.store.list(NodeRecord)]
+        nodes = [(n.name, n.uid, n.boot_id, n.present, n.ready, n.cordoned, n.job) for n in self.world.nodes.values()]
+        jobs = [(j.id, j.phase, j.attempt) for j in self.world.jobs.values()]
+        return (*sorted(cases), *sorted(recoveries), *sorted(latched, key=lambda row: row[0]), *nodes, *jobs)
 
 
 def play(seed: int) -> Verdict:

@@ -92,6 +92,7 @@ class SimNode:
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     sequence: int = 0  # of findings within this boot
     cursor: str = ""  # of the agent, in the kernel log
+    pinged: dict[str, int] = field(default_factory=dict)  # loopback tests that an EFA adapter has passed
     gpu_map: tuple[Gpu, ...] = ()  # from the agent's last healthy cycle
     agent_phase: float = 0.0
     agent_silent_since: float | None = None

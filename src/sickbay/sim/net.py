@@ -26,7 +26,7 @@ _SENT = {
     "tx_bytes": 8_192.0,
     "tx_pkts": 2.0,
     "send_wrs": 1.0,
-}  # a second: the clock of the world is all that moves here
+}  # a second, and as much for each loopback test
 _MISSING = Completed(None, "", "command not found", missing=True)
 TOOLS = frozenset({"lspci", "fi_info", "fi_pingpong", "ibv_devices", "rdma", "all_reduce_perf"})
 
@@ -88,10 +88,11 @@ def _fi_info(node: SimNode) -> Completed:
 def _pingpong(node: SimNode, words: Sequence[str]) -> Completed:
     if "-h" in words:
         return Completed(0, "Usage:\n  fi_pingpong [OPTIONS]\n", "")
-    domain = next((after for word, after in pairwise(words) if word == "-d"), "")
+    name = next((after for word, after in pairwise(words) if word == "-d"), "").removesuffix("-rdm")
     broken = names_of(node)[: int(_worst(node, "efa_loopback"))]
-    if domain.removesuffix("-rdm") in broken:
+    if name in broken:
         return Completed(1, "", "fi_cq_readerr: prov_err 4113: Unreachable remote\n")
+    node.pinged[name] = node.pinged.get(name, 0) + 1
     head = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n"
     return Completed(0, head + "64      10      =10      1.2k        0.00s      1.77      36.12       0.03\n", "")
 
@@ -101,15 +102,18 @@ def _ibv_devices(node: SimNode) -> str:
     return head + "".join(f"    {name:<16}\t{n + 1:016x}\n" for n, name in enumerate(names_of(node)))
 
 
-def counters(node: SimNode, now: float) -> dict[str, int]:
-    up = max(now - node.boot_at, 0.0)
-    busy = {"rx_drops": _worst(node, "efa_drops"), **_SENT}
-    return {name: int(busy.get(name, 0.0) * up) for name in COUNTERS}
+def counters(node: SimNode, now: float, adapter: str) -> dict[str, int]:
+    up, busy = max(now - node.boot_at, 0.0), {"rx_drops": _worst(node, "efa_drops"), **_SENT}
+    told = {name: int(busy.get(name, 0.0) * up) for name in COUNTERS}
+    return told | {name: told[name] + int(each) * node.pinged.get(adapter, 0) for name, each in _SENT.items()}
 
 
 def _rdma(node: SimNode, now: float) -> str:
-    pairs = " ".join(f"{key} {value}" for key, value in counters(node, now).items())
-    return "".join(f"link {name}/1 {pairs} \n" for name in names_of(node))
+    def row(name: str) -> str:
+        pairs = " ".join(f"{key} {value}" for key, value in counters(node, now, name).items())
+        return f"link {name}/1 {pairs} \n"
+
+    return "".join(map(row, names_of(node)))
 
 
 def _all_reduce(node: SimNode, words: Sequence[str]) -> Completed:
@@ -154,6 +158,6 @@ def read(node: SimNode, path: str, now: float) -> str | None:
     if rest == "device/vendor":
         return "0x1d0f\n"
     if rest.startswith("ports/1/hw_counters/"):
-        value = counters(node, now).get(rest.rpartition("/")[2])
+        value = counters(node, now, name).get(rest.rpartition("/")[2])
         return None if value is None else f"{value}\n"
     return {"ports/1/state": "4: ACTIVE\n", "ports/1/phys_state": "5: LinkUp\n"}.get(rest)

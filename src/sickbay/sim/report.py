@@ -12,14 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sickbay.model import Case, Event, Phase, Verb
+from sickbay.core.spans import PARTS, RELAPSE_S, begin, end, is_disruptive, is_false, is_replaced, split
+from sickbay.model import Case, Phase, Verb
 from sickbay.sim.accounts import JobAccount
-from sickbay.sim.workload import DAY, Scene, Staff
+from sickbay.sim.workload import Scene, Staff
 from sickbay.sim.world import Fact, World
-
-PARTS = ("detect", "decide", "drain", "repair", "verify")
-RELAPSE_S = 7 * DAY
-DISRUPTS = (Phase.CORDONING.value,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,59 +161,32 @@ def endings(ended: Sequence[Case], still_open: Sequence[Case]) -> dict[str, int]
 
 
 def mttr(ended: Sequence[Case], still_open: Sequence[Case], now: float) -> Mttr:
-    arrivals = {(c.node, c.instance): _end(c) for c in ended if c.newcomer and c.phase is Phase.RESOLVED}
+    arrivals = {(c.node, c.instance): end(c) for c in ended if c.newcomer and c.phase is Phase.RESOLVED}
     spans, ages = [], []
     for case in (c for c in ended if c.phase is Phase.RESOLVED and not c.newcomer and is_disruptive(c)):
         well_at = _well_at(case, arrivals)
         if well_at is None:
-            ages.append(now - _begin(case))
+            ages.append(now - begin(case))
         else:
             spans.append(split(case, well_at))
-    ages += [now - _begin(c) for c in still_open if is_disruptive(c) and not c.newcomer]
+    ages += [now - begin(c) for c in still_open if is_disruptive(c) and not c.newcomer]
     parts = {part: sum(s[part] for s in spans) / len(spans) for part in PARTS} if spans else {}
     return Mttr(len(spans), sum(parts.values()), parts, len(ages), sum(ages) / len(ages) if ages else 0.0)
 
 
-def is_disruptive(case: Case) -> bool:
-    return any(phase in DISRUPTS for phase, _ in case.timeline)
-
-
-def _begin(case: Case) -> float:
-    return min(case.first_evidence_at or case.opened_at, case.opened_at)
-
-
-def _end(case: Case) -> float:
-    return case.timeline[-1][1]
-
-
 def _well_at(case: Case, arrivals: dict[tuple[str, str], float]) -> float | None:
     """When the node could take work again: released, or its successor has passed its checks. None: not yet."""
-    events = [e.event for e in case.journal]
-    if Event.REPLACED not in events and Event.GONE not in events:
-        return _end(case)
+    if not is_replaced(case):
+        return end(case)
     later = [at for (node, instance), at in arrivals.items() if node == case.node and instance != case.instance]
-    return min((at for at in later if at >= _end(case)), default=None)
-
-
-def split(case: Case, well_at: float) -> dict[str, float]:
-    """The five parts; they add up to the whole. A phase that was skipped takes no time."""
-    first: dict[str, float] = {}
-    last: dict[str, float] = {}
-    for phase, at in case.timeline:
-        first.setdefault(phase, at)
-        last[phase] = at
-    admitted = first.get(Phase.CORDONING, well_at)
-    empty = min(max(first.get(Phase.COLLECTING, _end(case)), admitted), well_at)
-    answered = min(max(last.get(Phase.VERIFYING, _end(case)), empty), well_at)
-    marks = (_begin(case), case.opened_at, admitted, empty, answered, well_at)
-    return {part: max(0.0, b - a) for part, a, b in zip(PARTS, marks, marks[1:], strict=False)}
+    return min((at for at in later if at >= end(case)), default=None)
 
 
 def relapse(ended: Sequence[Case], now: float) -> Relapse:
     """Resolved cases followed by another of the same fault on the same part or node within 7 days."""
     real = [c for c in ended if not c.newcomer]
     resolved = [c for c in real if c.phase is Phase.RESOLVED]
-    old = [c for c in resolved if now - _end(c) >= RELAPSE_S]
+    old = [c for c in resolved if now - end(c) >= RELAPSE_S]
     return Relapse(len(old), sum(_has_relapsed(c, real) for c in old), len(resolved) - len(old))
 
 
@@ -225,7 +195,7 @@ def _has_relapsed(case: Case, real: Sequence[Case]) -> bool:
     faults, parts = {d.fault for d in case.diagnoses}, {d.part for d in case.diagnoses if d.part}
     replaced = Verb.REPLACE in case.rungs_tried
     for other in real:
-        soon = 0 <= other.opened_at - _end(case) <= RELAPSE_S and other.id != case.id
+        soon = 0 <= other.opened_at - end(case) <= RELAPSE_S and other.id != case.id
         if not soon or not faults & {d.fault for d in other.diagnoses}:
             continue
         if parts & {d.part for d in other.diagnoses if d.part} or (other.node == case.node and not replaced):
@@ -236,5 +206,4 @@ def _has_relapsed(case: Case, real: Sequence[Case]) -> bool:
 def false_disruption_rate(ended: Sequence[Case]) -> float | None:
     """Disruptive cases in which no fault was found: no rung was needed, or a person aborted it."""
     hurt = [c for c in ended if is_disruptive(c) and not c.newcomer]
-    nothing = [c for c in hurt if c.phase is Phase.DISMISSED or (c.phase is Phase.RESOLVED and not c.rungs_tried)]
-    return len(nothing) / len(hurt) if hurt else None
+    return sum(is_false(c) for c in hurt) / len(hurt) if hurt else None

@@ -148,7 +148,10 @@ def _object(change: Change) -> str:
 
 
 class SwarmStore:
-    """The process dies right after a commit has landed."""
+    """The process dies right after a commit has landed. Writes are dear, as across a network: what may wait does, so
+    that a crash finds it unwritten."""
+
+    lanes, frugal = 1, True
 
     def __init__(self, store: Store, mood: Mood) -> None:
         self._store, self._mood = store, mood

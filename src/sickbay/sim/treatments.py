@@ -130,6 +130,7 @@ class Treatments:
         node.boots += 1
         node.boot_id = world.factory.boot_id(node.instance, node.boots)
         node.boot_at = world.now
+        node.pinged = {}
         node.kernel = KernelRing(world.now)
         node.kernel.print(boot_lines(node.driver), world.now)
         node.up = node.ready = True

@@ -20,6 +20,8 @@ from sickbay.stores import records
 class MemoryStore:
     """ports.Store in dictionaries under one lock."""
 
+    lanes, frugal = 1, False
+
     def __init__(self, cluster: str = "") -> None:
         self.cluster = cluster
         self._lock = threading.RLock()

@@ -31,6 +31,8 @@ order by seq desc limit :limit
 class SqliteStore:
     """ports.Store in one file. One connection under one lock; what was read or written last is kept decoded."""
 
+    lanes, frugal = 1, False
+
     def __init__(self, path: str | Path, cluster: str = "", *, synchronous: str = "FULL", busy_s: float = 10.0) -> None:
         self.path = Path(path).expanduser()
         self._lock = threading.RLock()

@@ -1,35 +1,17 @@
 """Bytes from a node -> a Report that may be believed as far as a node may be believed, or a sentence why not.
 
-Called by web/ingest.py with what an agent posted. Pure. A node is trusted about itself only: whatever the report
-claims, its findings are about the token's node and come from an agent. Nothing a node sends may raise further in.
+Called by web/ingest.py with what an agent posted. Pure. What is believed of it is testimony's to say; here it becomes
+an answer to the one who posted it. Nothing a node sends may raise further in.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping
-from dataclasses import replace
-
 from sickbay import wire
 from sickbay.errors import StoreError
-from sickbay.model import Finding, Place, Report
+from sickbay.model import Report
+from sickbay.testimony import LONGEST_LINE, Unbelievable, believed
 
-MOST_FINDINGS = 512
-MOST_GPUS = 256
-MOST_FACTORS = 64
-MOST_TRAITS = 32
-MOST_LINES = 16
-LONGEST_LINE = 1_000
-LONGEST_NAME = 256
-LARGEST_NUMBER = 2**53  # what JSON readers agree on
-
-# "<boot id>/<sequence>": core orders findings by the number, so it must be one.
-_ID = re.compile(r"[A-Za-z0-9._:+-]{0,128}/[0-9]{1,15}", re.ASCII)
-_FACTOR = re.compile(r"[a-z][a-z0-9_.-]{0,47}", re.ASCII)
-
-# Where a machine stands and what it was made from is the platform's to say; two nodes must not claim one rack.
-NOT_THE_NODES = frozenset({"rack", "switch", "image", "pool", "domain", "zone", "job"})
+__all__ = ["LONGEST_LINE", "Refused", "read_report"]
 
 
 class Refused(Exception):
@@ -45,13 +27,10 @@ def read_report(body: bytes, node: str, cluster: str, received_at: float) -> Rep
     report = _decoded(body)
     if report.node != node:
         raise Refused(403, "other-node", f"this token is for {node!r}; it cannot speak for {report.node[:80]!r}")
-    _bounded(report)  # its cluster is the token's, whatever the agent's own settings call it
-    return replace(
-        report,
-        cluster=cluster,
-        findings=tuple(_its_own(finding, node, received_at) for finding in report.findings),
-        factors=_its_factors(report.factors),
-    )
+    try:
+        return believed(report, node, cluster, received_at)
+    except Unbelievable as error:
+        raise Refused(400, "unreadable", str(error)) from error
 
 
 def _decoded(body: bytes) -> Report:
@@ -59,73 +38,3 @@ def _decoded(body: bytes) -> Report:
         return wire.decode(Report, body)
     except (StoreError, RecursionError, ValueError, KeyError, TypeError) as error:
         raise Refused(400, "unreadable", f"the body is not a report: {str(error)[:300]}") from error
-
-
-def _bounded(report: Report) -> None:
-    """Every number and name the controller keeps, sorts by or counts with is what it looks like."""
-    _demand(0 <= report.sequence <= LARGEST_NUMBER, "sequence", "not a number from 0 to 2^53")
-    _demand(math.isfinite(report.at), "at", "not a time")
-    _demand(len(report.boot_id) <= 128, "boot_id", "longer than 128 characters")
-    _demand(len(report.instance) <= LONGEST_NAME, "instance", f"longer than {LONGEST_NAME} characters")
-    _demand(len(report.findings) <= MOST_FINDINGS, "findings", f"more than {MOST_FINDINGS}; send the worst")
-    _demand(len(report.gpus) <= MOST_GPUS, "gpus", f"more than {MOST_GPUS}")
-    for i, gpu in enumerate(report.gpus):
-        short = all(len(text) <= LONGEST_NAME for text in (gpu.uuid, gpu.serial, gpu.pci))
-        _demand(short and -1 <= gpu.index <= 4096, f"gpus[{i}]", "not a GPU's identity")
-    for i, finding in enumerate(report.findings):
-        _bounded_finding(finding, f"findings[{i}]")
-
-
-def _bounded_finding(finding: Finding, where: str) -> None:
-    _demand(bool(_ID.fullmatch(finding.id)), f"{where}.id", 'not "<boot id>/<sequence>"')
-    for name in ("check", "code", "boot_id", "part", "answers"):
-        _demand(len(getattr(finding, name)) <= LONGEST_NAME, f"{where}.{name}", f"longer than {LONGEST_NAME}")
-    _demand(math.isfinite(finding.at), f"{where}.at", "not a time")
-    _demand(0 <= finding.count <= LARGEST_NUMBER, f"{where}.count", "not a count")
-    _demand(len(finding.traits) <= MOST_TRAITS, f"{where}.traits", f"more than {MOST_TRAITS}")
-
-
-def _its_factors(factors: Mapping[str, str]) -> Mapping[str, str]:
-    """Versions are worth comparing, not worth losing a report for: odd ones are left out."""
-    fit = {k: v for k, v in factors.items() if _FACTOR.fullmatch(k) and len(v) <= LONGEST_NAME and v.isprintable()}
-    return {k: v for k, v in list(fit.items())[:MOST_FACTORS] if k not in NOT_THE_NODES}
-
-
-def _demand(holds: bool, where: str, wrong: str) -> None:
-    if not holds:
-        raise Refused(400, "unreadable", f"the report's {where} is {wrong}")
-
-
-def _its_own(finding: Finding, node: str, received_at: float) -> Finding:
-    """An agent speaks as an agent, about its own node."""
-    return replace(
-        finding,
-        source="agent",
-        place=Place(node, _plain(finding.place.device)),
-        reason=_cut(finding.reason),
-        evidence=tuple(_cut(line) for line in finding.evidence[:MOST_LINES]),
-        received_at=received_at,
-        answers=finding.answers if _may_answer(finding.answers, node) else "",
-        traits=_cut_traits(finding.traits),
-    )
-
-
-def _may_answer(key: str, node: str) -> bool:
-    """Its own case's examination ("gpu-17.3/12"), or its share of a job's ("train#9": the place says which node)."""
-    case, _, step = key.rpartition("/")
-    return (case.rpartition(".")[0] == node and step.isascii() and step.isdigit()) or "#" in key
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1] + "…"
-
-
-def _plain(device: str) -> str:
-    """A PCI address, a port, a path: whatever it is, one short line."""
-    return "".join(c if c.isprintable() else "?" for c in device[:LONGEST_NAME])
-
-
-def _cut_traits(traits: Mapping[str, str]) -> Mapping[str, str]:
-    if all(len(name) <= LONGEST_NAME and len(value) <= LONGEST_LINE for name, value in traits.items()):
-        return traits
-    return {name[:LONGEST_NAME]: _cut(value) for name, value in traits.items()}

@@ -27,6 +27,9 @@ SHORTEST_SECRET = 16
 MOST_SECRETS = 16  # old ones are kept for a rotation, not for ever; each wrong token is tried with all of them
 LARGEST_FILE = 64 * 1024
 
+# A token for a source instead of a node (`sickbay token source:alertmanager`): no node can have such a name.
+SOURCE = "source:"
+
 HOW = "make one with: (umask 077; openssl rand -hex 32 > FILE)"
 
 

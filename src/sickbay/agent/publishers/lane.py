@@ -54,6 +54,8 @@ class Lane(threading.Thread):
         while (item := self._next(due)) is not None or not self._over():
             if item is not None:
                 self._guarded(partial(self.publisher.publish, item))
+                if self._waiting:
+                    continue  # whoever sends only the newest should see it first
             due = self._guarded(self.publisher.work)
         self._guarded(self.publisher.close)
 

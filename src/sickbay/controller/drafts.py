@@ -1,0 +1,89 @@
+"""What one pass wants to write, gathered and written at its end: each record once, however often it moved.
+
+Owned by controller/records.py. The order keeps every promise of the store: seats (the Ledger) and what we remember of
+nodes first, then cases that end, then cases that live; within one of these, side by side where the store allows it.
+A draft that may wait (a delivered notice, a phase that lasts a moment) becomes one with the next write of its record,
+or is written when its patience ends. It must never decide what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from sickbay.core.keeping import NOW
+from sickbay.errors import AlreadyExists, StaleWrite
+from sickbay.model import Case, Ledger, NodeRecord, Recovery
+from sickbay.ports import Store
+
+Written = Ledger | NodeRecord | Case | Recovery
+WAVES = 3
+
+
+@dataclass(slots=True)
+class Draft:
+    value: Written
+    version: int | None  # of the record it replaces; None: there is none yet
+    ended: bool = False
+    consumes: tuple[str, ...] = ()
+    patience: float = NOW  # watch time for which it may wait for the next write of its record
+    since: float | None = None  # watch time of the first flush that let it wait
+    after: list[Callable[[], None]] = field(default_factory=list)  # once it is written
+
+    def is_due(self, watch: float) -> bool:
+        if self.since is None:
+            self.since = watch
+        return watch - self.since >= self.patience
+
+    @property
+    def owner(self) -> str:
+        """The node or job that it is about; "" for the Ledger."""
+        if isinstance(self.value, Ledger):
+            return ""
+        return self.value.job if isinstance(self.value, Recovery) else self.value.node
+
+    @property
+    def wave(self) -> int:
+        if isinstance(self.value, Ledger | NodeRecord):
+            return 0
+        return 1 if self.ended else 2
+
+    def write(self, store: Store, epoch: int) -> int:
+        """The new version; 0 once it is in the archive."""
+        version = self.version
+        if version is None:
+            version = store.create(self.value, epoch)
+            if not self.ended and not self.consumes:
+                return version
+        if self.ended and isinstance(self.value, Case | Recovery):
+            store.archive(self.value, version, epoch, self.consumes)
+            return 0
+        return store.commit(self.value, version, epoch, self.consumes)
+
+
+class Writers:
+    """As many hands as the store can use: one for a file, several for a server across a network."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pool: ThreadPoolExecutor | None = None
+
+    def write(self, drafts: Sequence[Draft], epoch: int) -> list[int | None]:
+        """A version for each, None where somebody else had moved the record."""
+        if self._store.lanes == 1 or len(drafts) < 2:
+            return [self._one(draft, epoch) for draft in drafts]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._store.lanes, thread_name_prefix="write")
+        return list(self._pool.map(lambda draft: self._one(draft, epoch), drafts))
+
+    def _one(self, draft: Draft, epoch: int) -> int | None:
+        try:
+            return draft.write(self._store, epoch)
+        except (StaleWrite, AlreadyExists):
+            return None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None

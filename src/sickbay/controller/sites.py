@@ -1,0 +1,194 @@
+"""Where the nodes live, put together from the settings: platform, clock, store, leader, notifiers. One table each.
+
+Called by controller/app.py and by the command line (`open_store`). Composition only: what is heavy is imported by the
+function that needs it, and what is not installed is said in a sentence.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from sickbay.controller.leader import FileLeader
+from sickbay.errors import ApiError, UserError
+from sickbay.kube.api import Api
+from sickbay.model import Notice
+from sickbay.ports import Clock, Leader, Notifier, Platform, Store
+from sickbay.settings import Settings
+
+if TYPE_CHECKING:
+    from sickbay.platforms.kubernetes.platform import KubernetesPlatform
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The fleet of platform "simulated": for trying, and for tests of this process."""
+
+    nodes: int = 64
+    seed: int = 0
+    speed: float = 1.0  # virtual seconds a second
+    preset: str = "noisy"
+    scale: float = 20.0  # at 1x a fault every few minutes, or nobody would see anything
+    jobs: str = "mix"
+
+
+@dataclass(frozen=True, slots=True)
+class Rivalry:
+    """Who else repairs nodes here: in these pools we only watch, and people are told."""
+
+    pools: frozenset[str] = frozenset()
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The door, the clock that fits it, what else the place offers, and how to leave."""
+
+    platform: Platform
+    clock: Clock
+    speed: float = 1.0
+    close: Callable[[], None] = lambda: None
+    rivals: Callable[[], Rivalry] = Rivalry
+    api: Api | None = None  # of a cluster, for Events
+    watch_age: Callable[[], float] | None = None  # seconds since the platform's watch last heard anything
+
+
+class RealClock:
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class NamedLeader(Leader, Protocol):
+    def holder(self) -> str:
+        """Who leads, for the log of one that stands by; "" if nobody knows."""
+
+
+def data_dir(settings: Settings) -> Path:
+    return Path(settings.data_dir).expanduser()
+
+
+# --- platforms --------------------------------------------------------------------------------------------------------
+
+
+def _simulated(settings: Settings, trial: Trial) -> Site:
+    from sickbay.platforms.simulated.paced import PacedClock, PacedFleet
+    from sickbay.sim.workload import Scene, build
+
+    scene = Scene(trial.seed, trial.nodes, preset=trial.preset, scale=trial.scale, jobs=trial.jobs)
+    if not 0 < trial.speed <= 10_000:
+        raise UserError(f"a speed of {trial.speed:g}: more than 0 and at most 10,000")
+    world, _ = build(scene, start=time.time())
+    clock = PacedClock(trial.speed)
+    fleet = PacedFleet(world, clock, data_dir(settings) / "evidence")
+    return Site(fleet, clock, trial.speed, fleet.close)
+
+
+def _kubernetes(settings: Settings, trial: Trial) -> Site:
+    from sickbay.kube.api import open_api
+    from sickbay.platforms.kubernetes.platform import KubernetesPlatform
+    from sickbay.platforms.kubernetes.site import site_of
+
+    clock, kube = RealClock(), settings.kubernetes
+    api = open_api(kube.kubeconfig, kube.context)
+    platform = KubernetesPlatform(site_of(api, kube, clock, settings.cluster))
+    return Site(platform, clock, close=platform.close, rivals=lambda: _rivals(platform), api=api,
+                watch_age=platform.eyes.age_s)  # fmt: skip
+
+
+def _rivals(platform: KubernetesPlatform) -> Rivalry:
+    """A look around that fails changes nothing: the next one is ten minutes away."""
+    from sickbay.platforms.kubernetes import rivals
+
+    try:
+        found = rivals.rivals(platform.site)
+    except ApiError as error:
+        log.warning("whether other repairers are at work could not be seen: %s", error)
+        return Rivalry()
+    return Rivalry(rivals.observed_pools(found), tuple(rivals.notices(found, platform.site.clock.now())))
+
+
+# settings.platform -> its composition. A further platform is one function and one line here.
+PLATFORMS: Mapping[str, Callable[[Settings, Trial], Site]] = {
+    "simulated": _simulated,
+    "kubernetes": _kubernetes,
+}
+
+
+def open_site(settings: Settings, trial: Trial) -> Site:
+    if settings.platform not in PLATFORMS:
+        raise UserError(f"platform = {settings.platform!r}: there is no such platform; known: {', '.join(PLATFORMS)}")
+    return PLATFORMS[settings.platform](settings, trial)
+
+
+# --- stores -----------------------------------------------------------------------------------------------------------
+
+
+def _sqlite(settings: Settings) -> Store:
+    from sickbay.stores.sqlite import SqliteStore
+
+    file = settings.sqlite
+    path = data_dir(settings) / "sickbay.db"
+    return SqliteStore(path, settings.cluster, synchronous=file.synchronous, busy_s=file.busy_s)
+
+
+def _memory(settings: Settings) -> Store:
+    from sickbay.stores.memory import MemoryStore
+
+    return MemoryStore(settings.cluster)
+
+
+def _custom_resources(settings: Settings) -> Store:
+    from sickbay.kube.api import open_api
+    from sickbay.stores.kubernetes import KubernetesStore
+
+    kube = settings.kubernetes
+    return KubernetesStore(open_api(kube.kubeconfig, kube.context), kube.namespace, settings.cluster, owns_api=True)
+
+
+STORES: Mapping[str, Callable[[Settings], Store]] = {
+    "sqlite": _sqlite,
+    "kubernetes": _custom_resources,
+    "memory": _memory,
+}
+
+
+def open_store(settings: Settings) -> Store:
+    if settings.store not in STORES:
+        raise UserError(f"store = {settings.store!r}: there is no such store; known: {', '.join(STORES)}")
+    return STORES[settings.store](settings)
+
+
+# --- one brain at a time ----------------------------------------------------------------------------------------------
+
+
+def open_leader(settings: Settings) -> NamedLeader:
+    """Where the records are, there the lead is decided: two brains on one store must see one lock."""
+    if settings.store != "kubernetes":
+        return FileLeader(data_dir(settings) / "leader.lock")
+    from sickbay.kube.api import open_api
+    from sickbay.kube.lease import LeaseLeader
+
+    kube = settings.kubernetes
+    identity = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{os.getpid()}"
+    api = open_api(kube.kubeconfig, kube.context)
+    return LeaseLeader(api, kube.namespace, f"sickbay-{settings.cluster}", identity, kube.lease_s)
+
+
+# --- telling people ---------------------------------------------------------------------------------------------------
+
+
+def open_notifiers(settings: Settings, site: Site) -> list[Notifier]:
+    from sickbay.notifiers import notifiers_of
+
+    return notifiers_of(settings, api=site.api)

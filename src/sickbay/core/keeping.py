@@ -1,0 +1,54 @@
+"""What of a decision must be on record at once, what may wait for the next write, and what is not worth one.
+
+Asked by controller/desk.py for every decision. The rule: a crash may lose only what the next leader sees for itself and
+comes to by the same steps. sim/swarm.py crashes with such writes outstanding, and so judges this file: COLLECTING may
+not wait, because nodes were then treated before their evidence was kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sickbay.core.turn import Decision, NodeSlice
+from sickbay.model import Case, NodeRecord, Phase
+
+NOW = 0.0  # what a crash must not lose
+SOON_S = 10.0  # watch time: a phase in which nothing is done that could do harm if nobody remembered it
+LATER_S = 120.0  # what the next leader would see for itself; a crash meanwhile tells one notice twice, by the same key
+
+
+def is_worth_a_write(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:
+    """A record that only says which boot a healthy node is in is not."""
+    if before == after:
+        return False
+    plain = NodeRecord(after.node, uid=after.uid, boot_id=after.boot_id, boot_seen=after.boot_seen,
+                       instance=after.instance, cluster=after.cluster)  # fmt: skip
+    return stored or after != plain
+
+
+def patience(s: NodeSlice, d: Decision) -> float:
+    """Seconds of watch time that what was decided may wait for another write."""
+    before, case = s.case, d.case
+    if case is None:
+        return LATER_S if _is_only_sight(s.record, d.record) else NOW
+    if before is None or d.ended or (case.held, case.paused) != (before.held, before.paused):
+        return NOW  # a hold and its end too: nobody may read "held" beside something that is being done
+    if case.phase is before.phase:  # merged from findings that still stand
+        return LATER_S if case.pending == before.pending else NOW
+    return SOON_S if _harms_nobody(s, case) else NOW
+
+
+def _harms_nobody(s: NodeSlice, case: Case) -> bool:
+    """Phases that may begin unwritten: closed and at rest, examined, or drained where there is nothing to evict. After
+    a crash the next leader comes to the same phase by the same steps, and asks the same under the same key."""
+    if case.phase is Phase.HOLDING:
+        return case.pending is None
+    if case.phase is Phase.DRAINING:
+        return s.node is not None and not s.node.jobs
+    return case.phase is Phase.VERIFYING
+
+
+def _is_only_sight(before: NodeRecord, after: NodeRecord) -> bool:
+    """Since when a boot or a silence is seen: the next leader counts from its own first look, which is never sooner."""
+    seen = replace(after, boot_id=before.boot_id, boot_seen=before.boot_seen, not_ready_since=before.not_ready_since)
+    return seen == before

@@ -1,0 +1,94 @@
+"""A few plain pages over HTTP for machines: /metrics and probes. Shared by the agent and the controller.
+
+Whoever serves gives a table path -> page; a page is asked on each request and answers at once. Bounded: at most AT_ONCE
+requests at a time, each shown out after PATIENCE_S. It must never hold a lock of those it reports on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+
+from sickbay import __version__
+from sickbay.errors import UserError
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+PATIENCE_S = 5.0
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Page = Callable[[], tuple[int, bytes]]
+
+
+class Pages:
+    """Listens until closed. UserError if the address cannot be had; `setting` is what the operator has to change."""
+
+    def __init__(self, listen: str, pages: Mapping[str, Page], setting: str) -> None:
+        host, _, port = listen.rpartition(":")
+        try:
+            self._server = _Bounded((host.strip("[]"), int(port)), _door(pages))
+        except (OSError, OverflowError, ValueError) as error:
+            raise UserError(
+                f"{setting} {listen!r} cannot be listened on: {error}; choose another or empty it"
+            ) from None
+        self.port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, args=(5.0,), name="metrics", daemon=True).start()
+
+    def close(self) -> None:
+        self._server.socket.close()
+
+
+class _Bounded(ThreadingHTTPServer):
+    """At most AT_ONCE requests at a time; more are turned away at the door."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], door: type[BaseHTTPRequestHandler]) -> None:
+        self._seats = threading.BoundedSemaphore(AT_ONCE)
+        super().__init__(address, door)
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # HTTPServer's own asks the name service who we are, which may hang
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._seats.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._seats.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("a request to the metrics port ended early", exc_info=True)
+
+
+def _door(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
+    *others, last = pages
+    there = f"there are {', '.join(others)} and {last}\n".encode()
+
+    class Door(BaseHTTPRequestHandler):
+        timeout = PATIENCE_S
+        server_version, sys_version = f"sickbay/{__version__}", ""
+
+        def do_GET(self) -> None:
+            page = pages.get(self.path.partition("?")[0])
+            status, body = page() if page is not None else (404, there)
+            self.send_response(status)
+            self.send_header("Content-Type", TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    return Door

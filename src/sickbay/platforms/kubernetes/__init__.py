@@ -1,0 +1,1 @@
+"""Kubernetes (EKS first): nodes, pods and training jobs behind ports.Platform. One file per verb or noun."""

@@ -1,0 +1,98 @@
+"""COLLECT: evidence about a node, gathered on the node; of one that is dead, what the API server alone knows.
+
+`platform.perform` calls `collect`. A case waits for it at most five minutes and goes on without it: evidence is worth
+much, a node more. The archive stays on the node (agent state folder, evidence/), and the answer says where. It must
+never fail a case because a machine that is to be rebooted no longer answers.
+"""
+
+from __future__ import annotations
+
+from sickbay.kube import names
+from sickbay.kube.objects import Condition, EventObject, NodeObject, PodObject
+from sickbay.model import Action, Done, Failed, Outcome, Started
+from sickbay.platforms.kubernetes import node_jobs
+from sickbay.platforms.kubernetes.answer import Answer, Blind
+from sickbay.platforms.kubernetes.node_jobs import Errand, Running
+from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.verify import Waiting, unseen
+
+LIMIT_S = 240.0
+PATIENCE_S = 30.0
+MOST_NODES = 16  # of a job whose stacks are wanted: the silent rank is nearly always on one of the first asked
+MOST_EVENTS, MOST_CHARS = 8, 900
+
+
+def collect(site: Site, action: Action) -> Outcome:
+    if not action.place.node:
+        return _gang(site, action)
+    name = action.place.node
+    node = site.api.find(names.node(name), NodeObject)
+    why = unseen(site, name, node, patience_s=PATIENCE_S)
+    if isinstance(why, Waiting):
+        return Started(5.0, why.why)
+    if node is None:
+        return Failed(f"there is no node {name}, and nothing is left to collect")
+    if why:
+        return Done(_from_afar(site, node, str(why)))
+    stands = node_jobs.run(site, action.key, node, errand(action.key))
+    if isinstance(stands, Running):
+        return Started(5.0, f"evidence on {name}: {stands.detail}")
+    if isinstance(stands, Answer) and stands.did:
+        return Done(f"{name}:{stands.did}")
+    return Done(_from_afar(site, node, stands.why if isinstance(stands, Blind) else stands.error))
+
+
+def errand(key: str) -> Errand:
+    return Errand("collect", ("collect", "--answers", key, "--limit", f"{LIMIT_S:.0f}"), LIMIT_S, start_s=60)
+
+
+def _gang(site: Site, action: Action) -> Outcome:
+    """Of a job that has stalled: its nodes side by side, as many as are worth the time."""
+    asked = action.nodes[:MOST_NODES]
+    if not asked:
+        return Failed(f"{action.args.get('job', 'the job')} is on no node")
+    where, running = [], 0
+    for name in asked:
+        node = site.api.find(names.node(name), NodeObject)
+        if node is None or unseen(site, name, node, patience_s=0.0):
+            continue
+        stands = node_jobs.run(site, action.key, node, errand(action.key))
+        running += isinstance(stands, Running)
+        if isinstance(stands, Answer) and stands.did:
+            where.append(f"{name}:{stands.did}")
+    if running:
+        return Started(3.0, f"{len(where)} of {len(asked)} nodes have collected")
+    return Done(f"{len(where)} of {len(asked)} nodes: {', '.join(where)}"[:MOST_CHARS])
+
+
+# --- from afar --------------------------------------------------------------------------------------------------------
+
+
+def _from_afar(site: Site, node: NodeObject, why: str) -> str:
+    """In words, short enough for a case: conditions, the newest events, who was there."""
+    said = [f"no archive ({why}); the API server knows:", _conditions(node)]
+    said += _events(site, node)
+    pods = site.api.list(names.PODS, PodObject, fieldSelector=f"spec.nodeName={node.metadata.name}")
+    said.append(f"{len(pods)} pods, of them {sum(pod.status.phase == 'Running' for pod in pods)} running")
+    return " ".join(part for part in said if part)[:MOST_CHARS]
+
+
+def _conditions(node: NodeObject) -> str:
+    told = [_condition(one) for one in node.status.conditions or () if _is_bad(one)]
+    return "; ".join(told) + "." if told else "all conditions are good."
+
+
+def _is_bad(one: Condition) -> bool:
+    return one.status != ("True" if one.type == "Ready" else "False")
+
+
+def _condition(one: Condition) -> str:
+    return f"{one.type}={one.status} since {one.last_transition_time} ({one.reason}: {one.message[:120]})"
+
+
+def _events(site: Site, node: NodeObject) -> list[str]:
+    """Kubelets and controllers name a node by uid or by name; the newest last."""
+    chosen = f"involvedObject.kind=Node,involvedObject.name={node.metadata.name}"
+    found = site.api.list(names.EVENTS_ALL, EventObject, fieldSelector=chosen)
+    found.sort(key=lambda one: one.last_timestamp or one.metadata.creation_timestamp)
+    return [f"event {one.reason} x{max(1, one.count)}: {one.message[:100]};" for one in found[-MOST_EVENTS:]]

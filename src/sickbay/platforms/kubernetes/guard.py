@@ -1,0 +1,57 @@
+"""The guard at the door of every treatment: is what the case believes still true at this moment?
+
+Called by reboot, power, replace and reset just before they act, with what was read for this very call. Reading it here
+and not in the case is what makes a late, repeated or misdirected call harmless. It must never let a doubt pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sickbay.kube import names
+from sickbay.kube.objects import NodeObject
+from sickbay.model import Action, Node
+from sickbay.platforms.kubernetes import marks, sight, treatment
+from sickbay.platforms.kubernetes.evictions import is_stuck
+from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.tenants import is_work
+
+
+def unguarded(site: Site, action: Action, node: Node | None) -> str:
+    """Why the treatment is refused, or nothing. Reads once more what only the objects say: the pods, if there are any,
+    and the treatment that the node remembers."""
+    if node is not None and node.jobs and node.ready and _only_stuck(site, node.name):
+        node = replace(node, jobs=())
+    why = refusal(action, node)
+    if why or node is None:
+        return why
+    held = site.api.find(names.node(node.name), NodeObject)
+    if held is None or held.metadata.uid != node.uid:
+        return f"{node.name} was deleted or made anew while we looked"
+    return treatment.under_way(site, held, but=action.key)
+
+
+def _only_stuck(site: Site, name: str) -> bool:
+    """Drained as far as it can be: what is left does not end by any signal, and only a boot removes it. Judged as DRAIN
+    judges it, or a drained node could never be treated."""
+    return all(is_stuck(site, pod) for pod in sight.pods_on(site, name) if is_work(site, pod))
+
+
+def refusal(action: Action, node: Node | None) -> str:
+    """The part of it that a view of the node tells. Pure."""
+    case, before = marks.case_of(action), action.before
+    if node is None:
+        return f"there is no node {action.place.node}"
+    if before.uid and node.uid != before.uid:
+        return f"{node.name} is another object now: it was deleted and made again"
+    if before.instance and node.instance != before.instance:
+        return f"{node.name} is another machine now: {node.instance}, not {before.instance}"
+    if node.mark != case:
+        return f"our mark on {node.name} is {node.mark or 'gone'}, not {case}"
+    if not node.cordoned:
+        return f"{node.name} is not cordoned"
+    if node.jobs and node.ready:
+        return f"{node.name} is not empty: {', '.join(node.jobs)}"
+    if before.boot_id and node.boot_id != before.boot_id:
+        return f"{node.name} has booted since: {node.boot_id}, not {before.boot_id}"
+    return ""

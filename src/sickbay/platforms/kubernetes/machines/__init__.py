@@ -1,0 +1,132 @@
+"""Whose machine a node is: who can reboot it, who would replace it, and what its provider says about it.
+
+The verbs (reboot, power, replace), the sight and the cordon ask here; one file beside this one per provider. Answers
+about a machine are never guessed: where the provider cannot be asked, `is_gone` and `is_down` say no.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from sickbay.kube.objects import NodeObject
+from sickbay.platforms.kubernetes.machines import asg, cluster_api, ec2, karpenter
+from sickbay.platforms.kubernetes.machines.aws import Aws, instance_id, open_aws, region_of, words
+from sickbay.platforms.kubernetes.site import Site
+
+log = logging.getLogger(__name__)
+
+EC2, NODE_JOB, NONE = "ec2", "node-job", "none"
+PROTECTION = "asg-scale-in"  # what `protect` says it did
+
+# Labels that tell what a node's capacity is made of, without asking anybody.
+_CAPACITY_TYPES = ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType")
+_NODEGROUP = "eks.amazonaws.com/nodegroup"
+
+
+def provider_of(site: Site, node: NodeObject) -> str:
+    """ec2, node-job or none: kubernetes.machines, and for "auto" the node's providerID."""
+    chosen = site.settings.machines
+    is_ec2 = bool(instance_id(node.spec.provider_id))
+    if chosen == "auto":
+        return EC2 if is_ec2 else NODE_JOB
+    if chosen == EC2 and not is_ec2:
+        return NONE
+    return chosen
+
+
+def amazon(site: Site, provider_id: str) -> Aws:
+    return open_aws(region_of(provider_id, site.settings.aws_region), site.settings.aws_endpoint)
+
+
+def capacity(site: Site, node: NodeObject) -> str:
+    """What its capacity is made of, by the node's own labels: cheap enough for every node of a fleet."""
+    kind = next((value for key in _CAPACITY_TYPES if (value := node.metadata.label(key))), "").lower().replace("_", "-")
+    if karpenter.claims_it(node):
+        source = f"karpenter {node.metadata.label(karpenter.POOL_LABEL)}".strip()
+    elif cluster_api.claims_it(node):
+        source = f"cluster-api {node.metadata.annotation(cluster_api.MACHINE)}"
+    elif group := node.metadata.label(_NODEGROUP):
+        source = f"nodegroup {group}"
+    else:
+        source = EC2 if instance_id(node.spec.provider_id) else ""
+    return f"{source}, {kind}" if source and kind else source or kind
+
+
+# --- what the provider says -------------------------------------------------------------------------------------------
+
+
+def is_gone(site: Site, instance: str) -> bool:
+    """The provider says that this machine no longer exists. False when it cannot be asked: absence is not proof."""
+    return _state(site, instance) in ec2.GONE
+
+
+def is_down(site: Site, node: NodeObject) -> bool:
+    """The machine surely has no power: only then may its pods be started elsewhere. EC2 alone can prove it."""
+    return _state(site, node.spec.provider_id) in ec2.DOWN
+
+
+def _state(site: Site, provider_id: str) -> str:
+    name = instance_id(provider_id)
+    if not name or site.settings.machines in (NODE_JOB, NONE):
+        return ""
+    try:
+        found = ec2.find(amazon(site, provider_id), name)
+    except Exception as error:  # not known, and said so: an answer nobody gave must not free a node's work
+        log.warning("machine instance=%s cannot be asked about: %s", name, words(error))
+        return ""
+    return found.state if found else "terminated"
+
+
+# --- holding off the group that owns it -------------------------------------------------------------------------------
+
+
+def protect(site: Site, node: NodeObject) -> str:
+    """Keep the node's Auto Scaling group from removing it. Returns PROTECTION if we switched it on, "" otherwise.
+
+    The caller remembers the answer (keys.before) and hands it to `unprotect`: what was on before us stays on.
+    Best effort: a cordon does not wait for Amazon.
+    """
+    try:
+        member = _member(site, node)
+        if member is None or member.protected:
+            return ""
+        asg.set_protection(amazon(site, node.spec.provider_id), member, True)
+        return PROTECTION
+    except Exception as error:
+        log.warning("scale-in protection of node=%s is not on: %s", node.metadata.name, words(error))
+        return ""
+
+
+def may_be_amazons(site: Site) -> bool:
+    return site.settings.machines in ("auto", EC2)
+
+
+def is_unprotected(site: Site, node: NodeObject) -> bool | None:
+    """Is it a member of a group that might remove it? None when Amazon does not say."""
+    try:
+        member = _member(site, node)
+    except Exception as error:
+        log.warning("the group of node=%s cannot be asked about: %s", node.metadata.name, words(error))
+        return None
+    return member is not None and not member.protected
+
+
+def unprotect(site: Site, node: NodeObject, was: str) -> bool:
+    """Undo what `protect` answered. False when it should be tried again."""
+    if was != PROTECTION:
+        return True
+    try:
+        member = _member(site, node)
+        if member is not None and member.protected:
+            asg.set_protection(amazon(site, node.spec.provider_id), member, False)
+        return True
+    except Exception as error:
+        log.warning("scale-in protection of node=%s is still on: %s", node.metadata.name, words(error))
+        return False
+
+
+def _member(site: Site, node: NodeObject) -> asg.Member | None:
+    """None for what no group can own: asked of Amazon only for instances that neither of the others made."""
+    if provider_of(site, node) != EC2 or karpenter.claims_it(node) or cluster_api.claims_it(node):
+        return None
+    return asg.member(amazon(site, node.spec.provider_id), instance_id(node.spec.provider_id))

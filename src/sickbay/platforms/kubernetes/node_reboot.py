@@ -1,0 +1,33 @@
+"""The Job that reboots a machine which no provider can reboot: bare metal, or kubernetes.machines = "node-job".
+
+reboot.py calls `send` after guard and note, and `refused` while it waits. The Job carries the old boot id and does
+nothing in another boot (treatments/reboot). Whether the machine has booted is seen on the node, never taken from the
+Job: a Job that ended without an answer was most likely killed by the reboot it had ordered.
+"""
+
+from __future__ import annotations
+
+from sickbay.model import Action
+from sickbay.platforms.kubernetes import node_jobs, treatment
+from sickbay.platforms.kubernetes.answer import Answer
+from sickbay.platforms.kubernetes.node_jobs import Errand
+from sickbay.platforms.kubernetes.site import Site
+
+KIND = "reboot"
+LIMIT_S = 180.0
+TTL_S = 86_400
+
+
+def send(site: Site, action: Action, boot_id: str) -> None:
+    """Make the Job; one with this key that is there already is left as it is."""
+    node = treatment.read(site, action.place.node)
+    if node is not None:
+        argv = ("reboot", "--answers", action.key, "--boot", boot_id)
+        node_jobs.start(site, action.key, node, Errand(KIND, argv, LIMIT_S, ttl_s=TTL_S))
+
+
+def refused(site: Site, action: Action) -> str:
+    """Why the Job did not reboot the machine, in its own words; "" if it did, or has not said."""
+    job = node_jobs.find(site, KIND, action.place.node, action.key)
+    said = node_jobs.standing(site, action.key, job) if job is not None else None
+    return said.error if isinstance(said, Answer) else ""

@@ -1,0 +1,91 @@
+"""RESET_GPU: one GPU of a drained node (or all) is reset by a Job on it; see treatments/reset for what the Job does.
+
+`platform.perform` calls `reset_gpu`. Sent once: the node remembers the key (treatment.py) before the Job is made, and
+the Job's name is the key again. The GPU operator's own clients are its pods: they are told to leave by the operator's
+node labels, as its MIG manager does, and told to come back in every ending. Nothing is ever killed.
+"""
+
+from __future__ import annotations
+
+from sickbay.kube.objects import NodeObject
+from sickbay.model import Action, Done, Failed, Lost, Outcome, Started
+from sickbay.platforms.kubernetes import node_jobs, treatment
+from sickbay.platforms.kubernetes.answer import Answer, Blind
+from sickbay.platforms.kubernetes.node_jobs import Errand, Running
+from sickbay.platforms.kubernetes.operands import pause, resume
+from sickbay.platforms.kubernetes.reboot import guard
+from sickbay.platforms.kubernetes.site import Site
+
+KIND = "reset"
+LIMIT_S = 720.0
+TTL_S = 86_400
+OVER = "done"
+
+
+def reset_gpu(site: Site, action: Action) -> Outcome:
+    node = treatment.read(site, action.place.node)
+    known = treatment.treatment_on(site, node) if node is not None else None
+    if node is not None and known is not None and known.key == action.key:
+        return _look(site, action, node, known)
+    if not action.call:
+        resume(site, node)
+        return treatment.forgotten(action, node)
+    begun = treatment.begin(site, action, guard)
+    if not isinstance(begun, tuple):
+        return begun
+    node, _ = begun
+    pause(site, node)
+    node_jobs.start(site, action.key, node, errand(action))
+    return Started(10.0, f"RESET_GPU was sent to {node.metadata.name}")
+
+
+def errand(action: Action) -> Errand:
+    device = action.args.get("device") or action.place.device
+    argv = ["reset", "--answers", action.key, "--boot", action.before.boot_id]
+    if device:
+        argv += ["--device", device]
+    if action.before.gpus:
+        argv += ["--expected", str(len(action.before.gpus))]
+    return Errand(KIND, tuple(argv), LIMIT_S, ttl_s=TTL_S)
+
+
+def _look(site: Site, action: Action, node: NodeObject, known: treatment.Treatment) -> Outcome:
+    """How the one that was sent stands. Its end is written on the node, so that the Job may be forgotten."""
+    if ended := _ended(known):
+        resume(site, node)
+        return ended
+    job = node_jobs.find(site, KIND, node.metadata.name, action.key)
+    if job is None:
+        return _never_made(site, action, node, known)
+    stands = node_jobs.standing(site, action.key, job)
+    if isinstance(stands, Running):
+        return Started(10.0, f"RESET_GPU on {node.metadata.name}: {stands.detail}")
+    resume(site, node)
+    return _told(site, node, known, stands)
+
+
+def _ended(known: treatment.Treatment) -> Outcome | None:
+    return Done(known.detail) if known.state == OVER else treatment.ended(known)
+
+
+def _told(site: Site, node: NodeObject, known: treatment.Treatment, stands: Answer | Blind) -> Outcome:
+    if isinstance(stands, Answer) and stands.did:
+        outcome: Done | Failed = Done(stands.did)
+        treatment.move(site, node.metadata.name, known, OVER, stands.did)
+    else:
+        why = stands.why if isinstance(stands, Blind) else stands.error
+        outcome = Failed(f"RESET_GPU on {node.metadata.name}: {why}")
+        treatment.move(site, node.metadata.name, known, treatment.FAILED, outcome.why)
+    return outcome
+
+
+def _never_made(site: Site, action: Action, node: NodeObject, known: treatment.Treatment) -> Outcome:
+    """We died between the note on the node and the Job: nothing was reset, and it may be sent once more."""
+    if not action.call:
+        resume(site, node)
+        why = f"{action.key} never arrived: its Job was not made"
+        treatment.move(site, node.metadata.name, known, treatment.NEVER, why)
+        return Lost(why)
+    pause(site, node)
+    node_jobs.start(site, action.key, node, errand(action))
+    return Started(10.0, f"RESET_GPU was sent to {node.metadata.name}")

@@ -1,0 +1,59 @@
+"""What an API server's answers mean to the store: deletions, keys that people wrote by hand, refusals in plain words.
+
+Called by stores/kubernetes.py. It must never do IO.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sickbay.errors import ApiError
+from sickbay.kube import names
+from sickbay.kube.api import decode
+from sickbay.model import Command
+from sickbay.stores import records
+from sickbay.stores.kubernetes_objects import KINDS, Object
+
+
+class _Details(msgspec.Struct):
+    uid: str = ""
+
+
+class Deleted(msgspec.Struct):
+    details: _Details = msgspec.field(default_factory=_Details)
+
+
+class _Keyed(msgspec.Struct):
+    """The field that is the key, of the two kinds that people may write by hand."""
+
+    id: str = ""
+    scope: str = ""
+
+
+def key_in(kind: type[Any], found: Object) -> str:
+    if found.key or kind not in records.PEOPLE:
+        return found.key
+    inside = decode(_Keyed, bytes(found.record))
+    return inside.id if kind is Command else inside.scope
+
+
+def is_object(error: ApiError, kind: type[Any]) -> bool:
+    """A 404 about this object; not about the namespace, nor about the whole kind."""
+    return f"{KINDS[kind].plural}.{names.GROUP}" in error.said
+
+
+def explained(error: ApiError, namespace: str) -> str:
+    """What it means and what to do, then the server's own words."""
+    if error.reason == "Unreachable":
+        return f"the API server cannot be reached, whether a write arrived is not known ({error})"
+    if error.not_found and "namespaces" in error.said:
+        return f"there is no namespace {namespace}: create it, or set kubernetes.namespace ({error})"
+    if error.not_found:
+        return f"our custom resource definitions are not installed: kubectl apply -f deploy/kubernetes/crds/ ({error})"
+    if error.status in (401, 403):
+        return f"we are not allowed to: see the Role in deploy/kubernetes/ ({error})"
+    if error.status in (413, 422):
+        return f"the API server does not accept the record ({error})"
+    return f"the API server cannot do it now ({error})"
