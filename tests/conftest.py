@@ -16,7 +16,9 @@ settings.register_profile(
 )
 settings.load_profile("sickbay")
 
-OURS_TO_KEEP = {"SICKBAY_SHARED", "SICKBAY_FUZZ"}  # these steer the tests themselves
+pytest_plugins = ("tests.moto",)  # the fixtures moto_server and amazon
+
+OURS_TO_KEEP = {"SICKBAY_SHARED", "SICKBAY_FUZZ", "SICKBAY_SOAK"}  # these steer the tests themselves
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +36,15 @@ def own_log() -> Iterator[None]:
     yield
     ours.handlers, ours.propagate = before[0], before[1]
     ours.setLevel(before[2])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What could not be tested on this machine is said aloud, each reason once."""
+    reasons = {
+        str(report.longrepr[2])
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    }
+    for reason in sorted(reasons):
+        if "NOT TESTED" in reason:
+            terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)

@@ -21,10 +21,10 @@ PATIENCE_S = 60.0  # a busy machine is not a broken product
 
 
 class Running:
-    """One `sickbay agent --sim` at a time, on one state folder and one ring."""
+    """One `sickbay agent --sim` at a time, on one state folder and one ring. `sim` off: on this very machine."""
 
-    def __init__(self, folder: Path, **agent: Any) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, sim: bool = True, **agent: Any) -> None:
+        self.folder, self._sim = folder, sim
         self.records: list[bytes] = []
         self.process: subprocess.Popen[str] | None = None
         self._writer = -1
@@ -37,7 +37,8 @@ class Running:
         os.mkfifo(folder / "kmsg")
 
     def start(self) -> None:
-        argv = [sys.executable, "-m", "sickbay", "agent", "--sim", "--config", str(self.folder / "sickbay.toml")]
+        argv = [sys.executable, "-m", "sickbay", "agent", "run", "--config", str(self.folder / "sickbay.toml")]
+        argv += ["--sim"] if self._sim else []
         self.errors = (self.folder / "stderr").open("a+")
         self.process = subprocess.Popen(argv, stderr=self.errors, stdout=subprocess.DEVNULL, text=True)
         self._writer = os.open(self.folder / "kmsg", os.O_RDWR)

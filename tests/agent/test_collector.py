@@ -19,6 +19,8 @@ from sickbay.model import Status
 from sickbay.ports import Completed
 from sickbay.sim.host import SimHost
 from sickbay.sim.world import World
+from sickbay.treatments import leftover
+from sickbay.treatments.leftover import Leftover
 from tests.agent.builders import CATALOG, WALL, Heard, Moments, a_station
 
 HOUR = 3_600.0
@@ -188,3 +190,27 @@ def test_a_damaged_series_file_starts_anew(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     memory.load("boot-a")
     assert memory.of("pcie").points == {}
+
+
+def test_a_cycle_waits_for_a_reset_that_is_at_work_and_puts_right_what_a_killed_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own nvidia-smi would be the client that keeps the GPU from being reset."""
+    monkeypatch.setattr("sickbay.agent.collector.RESET_S", 0.01)
+    ward = Ward(tmp_path)
+    leftover.write(tmp_path, Leftover("n.1/5", ward.node.boot_id, WALL + 600, ("nvidia-dcgm.service",)))
+    done = threading.Event()
+    with leftover.alone(tmp_path):
+
+        def cycle() -> None:
+            ward.collector._guarded_cycle(threading.Event())
+            done.set()
+
+        thread = threading.Thread(target=cycle)
+        thread.start()
+        assert not done.wait(0.3)
+        assert not ward.host.asked
+    assert done.wait(10.0)
+    thread.join()
+    assert ward.host.asked[0] == ("systemctl", "start", "nvidia-dcgm.service")
+    assert leftover.read(tmp_path) is None

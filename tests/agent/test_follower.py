@@ -22,8 +22,8 @@ from sickbay.model import Status
 from sickbay.sim.host import SimHost
 from sickbay.sim.world import World
 from tests.agent.builders import BOOT, XID_79, Heard, a_station
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 PATIENCE_S = 20.0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import sys
 from pathlib import Path
@@ -15,8 +14,7 @@ from hypothesis import strategies as st
 from sickbay.agent.journald import JournalSource, _message
 from sickbay.agent.kmsg import Batch
 from tests.agent.builders import BOOT
-
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
+from tests.fuzzing import EXAMPLES
 
 
 def an_entry(usec: int, message: Any = "NVRM: Xid (PCI:0000:3b:00): 79, lost", **changed: Any) -> str:

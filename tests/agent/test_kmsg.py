@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sickbay.agent.kmsg import BATCH, KmsgSource
 from sickbay.checks import rehearsal
 from tests.agent.builders import BOOT
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 DEVICE = "/dev/null"  # any character device will do where the test does the reading
 
 

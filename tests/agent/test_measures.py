@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sickbay.agent.measures import GPU_FIELDS, Meter
 from tests.checks.hosts import SpokenHost, printed
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 STAT = "cpu  {user} 0 100 {idle} 50 0 0 0 0 0\ncpu0 1 2 3\n"
 NET = (
     "Inter-|   Receive\n face |bytes\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,13 +19,18 @@ from sickbay.agent.measures import Measure, Measures
 from sickbay.agent.publishers import Item, Publisher, Told
 from sickbay.agent.publishers.emf import EmfPublisher
 from sickbay.agent.publishers.http import HttpPublisher
+from sickbay.agent.publishers.kubernetes import KubernetesPublisher, Where
 from sickbay.agent.publishers.lane import MOST_WAITING, Lane
 from sickbay.agent.publishers.spool import Spool
 from sickbay.agent.publishers.stdout import StdoutPublisher
 from sickbay.agent.publishers.textfile import TextfilePublisher
 from sickbay.agent.verdicts import NodeVerdict
 from sickbay.errors import UserError
+from sickbay.kube.access import Access
+from sickbay.kube.api import Api
+from sickbay.kube.names import keys
 from sickbay.model import Report, Severity
+from sickbay.settings import AgentSettings
 from tests.agent.builders import BOOT, NODE, WALL, Moments, a_finding
 
 PATIENCE_S = 20.0
@@ -113,7 +119,13 @@ def an_http(folder: Path, url: str, clock: Moments | None = None, **changed: Any
 # --- the contract -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["stdout", "http", "textfile", "emf"])
+def a_kubernetes(folder: Path) -> KubernetesPublisher:
+    """Nobody is there. What it does on a real API server: tests/kubernetes/test_publisher*.py."""
+    api = Api(Access("127.0.0.1", 9, ssl.create_default_context(), lambda: ""))
+    return KubernetesPublisher(Where(api, NODE, keys(), folder), AgentSettings)
+
+
+@pytest.fixture(params=["stdout", "http", "textfile", "emf", "kubernetes"])
 def publisher(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Publisher]:
     handle = os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY)
     made: dict[str, Callable[[], Publisher]] = {
@@ -121,6 +133,7 @@ def publisher(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Publis
         "http": lambda: an_http(tmp_path, "http://127.0.0.1:9"),  # nobody is there
         "textfile": lambda: TextfilePublisher(str(tmp_path)),
         "emf": lambda: EmfPublisher(NODE, handle),
+        "kubernetes": lambda: a_kubernetes(tmp_path),
     }
     yield made[request.param]()
     os.close(handle)

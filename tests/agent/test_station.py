@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -14,8 +13,8 @@ from sickbay.agent.chart import _cursor_in, decoded
 from sickbay.agent.ear import Ear
 from sickbay.model import Finding, Gpu, Place, Status
 from tests.agent.builders import BOOT, GPU, NODE, WALL, XID_13, XID_79, Heard, Moments, a_station, blind, passed
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 LOST = Ear().hear([XID_79 % 1], 0.0)
 WATCHED = Ear().hear([XID_13 % 1], 0.0)
 

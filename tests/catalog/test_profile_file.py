@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 import pytest
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 from sickbay.catalog import Profile, load
 from sickbay.catalog.profile_file import read_profiles
 from sickbay.errors import ConfigError
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 CONF = """
 # TYPE|GPU|EFA|NVLINK|PROVIDER
 p5.48xlarge | 8 | 32 | true | efa   # ours

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +13,7 @@ from sickbay.checks.signs import Ask, Reading
 from sickbay.model import Finding, Severity, Status
 from sickbay.ports import Completed
 from tests.checks.hosts import MISSING, TIMED_OUT, SpokenHost, printed
-
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
+from tests.fuzzing import EXAMPLES
 
 
 def tracking(offset: str = "0.000002310", leap: str = "Normal") -> Completed:

@@ -1,12 +1,11 @@
 """Anything may stand where dcgmi's answer should: no reader raises, and no part is condemned but by its own words.
 
-SICKBAY_FUZZ is the number of examples per property.
+tests/fuzzing.py says how many examples.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from hypothesis import given, settings
@@ -19,8 +18,8 @@ from sickbay.model import Severity, Status
 from sickbay.ports import Completed
 from tests.checks.test_dcgm_health import report
 from tests.checks.test_dcgm_text import table
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 CATALOG = load()
 
 # None of these says that a part is beyond repair, and no digits can be drawn.
@@ -66,7 +65,7 @@ def read_by_all(text: str, code: int | None) -> list[Sign]:
     return told + dcgm_diag.judge(Reading(done), Ask()) + dcgm_health.judge(Reading(done), Ask())
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 2)
 @given(SOUP.map("".join), st.sampled_from([0, 1, 205, 226, 235, None]))
 def test_fuzz_no_soup_of_dcgms_words_raises_or_condemns(soup: str, code: int | None) -> None:
     told = read_by_all(soup, code)
@@ -74,7 +73,7 @@ def test_fuzz_no_soup_of_dcgms_words_raises_or_condemns(soup: str, code: int | N
     assert all(len(sign.reason) < 600 and sum(map(len, sign.evidence)) < 1200 for sign in told)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 2)
 @given(ROOTED)
 def test_fuzz_no_tree_of_dcgms_keys_raises_or_condemns(rooted: tuple[str, Any]) -> None:
     assert worst(read_by_all(json.dumps({rooted[0]: rooted[1]}), 0)) < Severity.REPLACE
@@ -91,7 +90,7 @@ WHOLE = (
 )
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 2)
 @given(st.sampled_from(WHOLE), st.data())
 def test_fuzz_a_damaged_answer_never_becomes_a_replacement(text: str, data: st.DataObject) -> None:
     hole, cut = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, len(text)))

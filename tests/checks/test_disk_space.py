@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +13,8 @@ from sickbay.checks.signs import Ask, Reading
 from sickbay.model import Finding, Severity, Status
 from sickbay.ports import Completed
 from tests.checks.hosts import MISSING, TIMED_OUT, SpokenHost, printed
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 STAT = " ".join(disk_space.STAT)
 TABLE = """sysfs /sys sysfs rw 0 0
 /dev/nvme0n1p1 / ext4 rw,relatime 0 0

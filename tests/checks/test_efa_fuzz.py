@@ -16,10 +16,10 @@ from sickbay.checks.series import Series
 from sickbay.checks.signs import Ask
 from sickbay.model import Severity, Status
 from sickbay.ports import Completed
-from tests.checks.fuzzing import EXAMPLES
 from tests.checks.network import PONG, fi_info, lspci, small
 from tests.checks.test_infiniband import IBSTAT
 from tests.checks.test_nccl_allreduce import table
+from tests.fuzzing import EXAMPLES
 
 NAMES = ("efa-enumeration", "efa-loopback", "efa-counters", "nccl-allreduce", "infiniband", "peermem")
 WORDS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,8 +18,8 @@ from sickbay.checks.signs import Ask, Reading
 from sickbay.model import Finding, Severity, Status
 from sickbay.ports import Completed
 from tests.checks.hosts import MISSING, TIMED_OUT, SpokenHost, printed
+from tests.fuzzing import EXAMPLES, FORMS, forms
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 RIGHT, WRONG = "a1" * 16, "b2" * 16
 
 
@@ -219,10 +218,10 @@ some_lines = st.lists(
 
 
 @given(some_lines)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES // FORMS, deadline=None)
 def test_fuzz_any_lines_are_judged_and_never_replace_a_part(lines: list[str]) -> None:
-    reading = Reading(printed("\n".join(lines)))
-    for sign in gpu_matmul.judge(reading, Ask(expected_gpus=8)):
+    readings = [Reading(printed(text)) for text in forms("\n".join(lines))]
+    for sign in [sign for reading in readings for sign in gpu_matmul.judge(reading, Ask(expected_gpus=8))]:
         assert sign.reason
         fault = load().fault_of(sign.code)
         assert fault is not None

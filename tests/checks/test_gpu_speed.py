@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 
 from hypothesis import given, settings
@@ -16,8 +15,8 @@ from sickbay.checks.signs import Ask, Reading
 from sickbay.model import Finding, Severity, Status
 from tests.checks.hosts import SpokenHost, printed
 from tests.checks.test_gpu_matmul import Rehearsal
+from tests.fuzzing import EXAMPLES, FORMS, forms
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 H100 = {"gemm-tflops": 640.0, "memory-gbs": 2900.0, "h2d-gbs": 54.0}
 
 
@@ -92,8 +91,9 @@ some_lines = st.lists(
 
 
 @given(some_lines)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES // FORMS, deadline=None)
 def test_fuzz_any_figures_are_judged(lines: list[str]) -> None:
-    reading = Reading(printed("\n".join(lines)))
-    gpu_speed.samples(reading)
-    assert all(sign.reason for sign in gpu_speed.judge(reading, Ask(expected_gpus=8)))
+    for text in forms("\n".join(lines)):
+        reading = Reading(printed(text))
+        gpu_speed.samples(reading)
+        assert all(sign.reason for sign in gpu_speed.judge(reading, Ask(expected_gpus=8)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +13,8 @@ from sickbay.checks.signs import Ask, Reading
 from sickbay.model import Finding, Severity, Status
 from sickbay.ports import Completed
 from tests.checks.hosts import SpokenHost
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 MC = f"{host_memory.EDAC}/mc0"
 
 

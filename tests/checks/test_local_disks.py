@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +13,8 @@ from sickbay.checks.signs import Ask, Reading
 from sickbay.model import Finding, Severity, Status
 from sickbay.ports import Completed
 from tests.checks.hosts import SpokenHost
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 P5 = load().profiles["p5.48xlarge"]
 LOCAL, EBS = "Amazon EC2 NVMe Instance Storage", "Amazon Elastic Block Store"
 ROOT = "/dev/nvme0n1p1 / xfs rw,noatime 0 0\nproc /proc proc rw 0 0\n"

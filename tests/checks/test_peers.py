@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sickbay.checks.peers import outlier
-from tests.checks.fuzzing import EXAMPLES
+from tests.fuzzing import EXAMPLES
 
 FLEET = (440.0, 442.1, 438.9, 441.0, 439.5, 440.7, 441.8)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +19,8 @@ from tests.checks.test_nvlink_errors import output
 from tests.checks.test_nvml import FakeNvml
 from tests.checks.test_pcie import csv
 from tests.checks.test_topology import P5, fabric, links, printed_matrix
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 CATALOG = load()
 ASK = Ask(profile=P5, expected_gpus=2, uptime_s=90_000.0, suite="prolog")
 

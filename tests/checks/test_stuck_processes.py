@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +13,8 @@ from sickbay.checks.series import Series
 from sickbay.checks.signs import Ask
 from sickbay.model import Finding, Severity, Status
 from tests.checks.hosts import SpokenHost
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 NVIDIA = "[<0>] os_acquire_rwlock_write+0x35/0x50 [nvidia]\n[<0>] nvidia_ioctl+0x1a/0x30 [nvidia]\n"
 LUSTRE = "[<0>] ptlrpc_set_wait+0x5d8/0x7b0 [ptlrpc]\n[<0>] ll_getattr+0x11/0x20 [lustre]\n"
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -217,19 +218,26 @@ def test_told_to_end_it_ends_what_it_started(bench: Bench) -> None:
     pid = int(_waited_for(bench.folder / "pid"))
     running.send_signal(signal.SIGTERM)
     assert running.wait(20) == 143
-    assert not Path(f"/proc/{pid}").exists() or _zombie(pid)
+    _until(lambda: _is_dead(pid), "it outlived the one who started it")  # killed; a busy machine buries late
 
 
 def _waited_for(path: Path) -> str:
-    end = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < end, "it never started"
-        time.sleep(0.01)
+    _until(path.exists, "it never started")
     return path.read_text()
 
 
-def _zombie(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+def _until(holds: Callable[[], bool], else_said: str) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end, else_said
+        time.sleep(0.01)
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def test_without_root_or_gpu_it_still_answers(bench: Bench) -> None:

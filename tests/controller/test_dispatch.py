@@ -51,10 +51,10 @@ def test_a_final_answer_is_delivered_under_its_key(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Started(30.0), Retry(30.0, "busy")])
-def test_long_work_is_asked_again_later_and_nobody_is_told(outcome: Outcome) -> None:
+def test_long_work_is_asked_again_later_and_says_what_it_waits_for(outcome: Outcome) -> None:
     desk = Desk()
     desk.performs(an_action(), outcome)
-    assert not desk.answers
+    assert [answer.outcome for answer in desk.answers] == [outcome]
     assert not desk.dispatcher.is_due(an_action(), 129.0)
     assert desk.dispatcher.due_at(an_action()) == 130.0
     assert desk.dispatcher.is_due(an_action(), 130.0)
@@ -106,7 +106,7 @@ def test_a_call_that_comes_too_late_after_its_commit_is_not_made(verb: Verb) -> 
     assert desk.crew is not None
     desk.crew.work()
     assert not desk.door.asked
-    assert not desk.answers
+    assert isinstance(desk.answers[0].outcome, Retry)
 
 
 def test_looking_is_never_too_late() -> None:

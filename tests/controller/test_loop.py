@@ -226,6 +226,33 @@ def test_a_clock_that_is_set_back_or_forward_moves_no_deadline() -> None:
     assert case.phase is Phase.DRAINING
 
 
+def test_a_sign_of_life_makes_no_pass_and_is_heard_by_the_next_one() -> None:
+    shift = on_duty().passes(60.0)
+    shift.controller.woken.clear()
+    shift.door.shows("n1", last_check=77.0)
+    assert not shift.controller.woken.is_set()
+    shift.passes(60.0)
+    assert shift.controller.view.nodes["n1"].last_check == 77.0
+
+
+def test_whatever_a_node_shows_besides_wakes_a_pass_at_once() -> None:
+    shift = on_duty().passes(60.0)
+    for changed in ({"ready": False}, {"jobs": ("llama",)}, {"cordoned": True}, {"boot_id": "another"}):
+        shift.controller.woken.clear()
+        shift.door.shows("n1", **changed)
+        assert shift.controller.woken.is_set(), changed
+        shift.passes(1.0)
+
+
+def test_any_word_about_a_sick_node_wakes_a_pass() -> None:
+    shift = on_duty()
+    shift.door.says[Verb.DRAIN] = busy
+    struck(shift).passes(300.0)
+    shift.controller.woken.clear()
+    shift.door.shows("n1", last_check=77.0)
+    assert shift.controller.woken.is_set()
+
+
 def test_watch_time_goes_on_where_the_last_leader_left_it() -> None:
     shift = on_duty()
     shift.door.says[Verb.DRAIN] = busy

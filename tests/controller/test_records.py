@@ -14,6 +14,10 @@ from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_command, a_record, a_recovery, an_action
 
 
+class FrugalStore(MemoryStore):
+    lanes, frugal = 1, True
+
+
 def lead(store: MemoryStore) -> Records:
     records = Records(store, View(), "")
     records.take_over()
@@ -25,9 +29,18 @@ def two_leaders() -> tuple[MemoryStore, Records, Records]:
     store = MemoryStore()
     old = lead(store)
     old.put_record(a_record())
-    old.put_case(a_case(), False, ())
+    keep(old, a_case())
     old.put_recovery(a_recovery(), False)
+    old.flush(0.0)
     return store, old, lead(store)
+
+
+def keep(records: Records, case: Case, *, ended: bool = False, consumes: tuple[str, ...] = ()) -> bool:
+    """Put and write; False when the decision was dropped."""
+    records.put_case(case, ended, consumes)
+    records.flush(0.0)
+    dropped, records.reread = records.reread, set()
+    return case.node not in dropped
 
 
 def test_every_leader_has_a_higher_epoch_than_the_last() -> None:
@@ -54,9 +67,9 @@ def test_a_new_leader_sees_what_the_old_one_knew() -> None:
 def test_a_deposed_leader_cannot_move_a_case() -> None:
     store, old, _ = two_leaders()
     with pytest.raises(NotLeader):
-        old.put_case(a_case(Phase.CORDONING), False, ())
+        keep(old, a_case(Phase.CORDONING))
     with pytest.raises(NotLeader):
-        old.put_case(a_case(Phase.DISMISSED), True, ())
+        keep(old, a_case(Phase.DISMISSED), ended=True)
     stored = store.get(Case, "n1.1")
     assert stored is not None
     assert stored.value.phase is Phase.WAITING
@@ -64,10 +77,12 @@ def test_a_deposed_leader_cannot_move_a_case() -> None:
 
 def test_a_deposed_leader_cannot_move_a_job_or_take_a_seat() -> None:
     _, old, _ = two_leaders()
+    old.put_recovery(a_recovery(step=6), False)
     with pytest.raises(NotLeader):
-        old.put_recovery(a_recovery(step=6), False)
+        old.flush(0.0)
+    old.put_ledger(replace(old.ledger, breaker="mine"))
     with pytest.raises(NotLeader):
-        old.put_ledger(replace(old.ledger, breaker="mine"))
+        old.flush(0.0)
     with pytest.raises(NotLeader):
         old.still_leads()
 
@@ -79,17 +94,20 @@ def test_a_deposed_leader_that_reads_again_still_cannot_write() -> None:
     assert stored is not None
     old._view.cases["n1"] = stored
     with pytest.raises(NotLeader):
-        old.put_case(a_case(Phase.CORDONING), False, ())
+        keep(old, a_case(Phase.CORDONING))
 
 
 def test_a_record_somebody_else_wrote_is_read_again_and_the_decision_dropped() -> None:
     store = MemoryStore()
     records = lead(store)
     records.put_record(a_record())
+    records.flush(0.0)
     stored = store.get(NodeRecord, "n1")
     assert stored is not None
     store.commit(replace(stored.value, lemon="seen by a person"), stored.version, records.epoch)
-    assert not records.put_record(a_record(last_n=9))
+    records.put_record(a_record(last_n=9))
+    records.flush(0.0)
+    assert records.reread == {"n1"}
     assert records._view.records["n1"].value.lemon == "seen by a person"
     assert "n1" in records._view.touched_nodes
 
@@ -100,35 +118,70 @@ def test_a_ledger_somebody_else_wrote_is_read_again() -> None:
     stored = store.get(Ledger, "ledger")
     assert stored is not None
     store.commit(replace(stored.value, breaker="theirs"), stored.version, records.epoch)
-    assert not records.put_ledger(replace(records.ledger, breaker="ours"))
+    records.put_ledger(replace(records.ledger, breaker="ours"))
+    records.put_case(a_case(Phase.CORDONING), False, ())  # it was given a seat in a Ledger that is not to be
+    records.flush(0.0)
     assert records.ledger.breaker == "theirs"
-    assert records.put_ledger(replace(records.ledger, breaker="ours"))
+    assert not store.list(Case)
+    records.put_ledger(replace(records.ledger, breaker="ours"))
+    assert records.flush(0.0)
+    stored = store.get(Ledger, "ledger")
+    assert stored is not None
+    assert stored.value.breaker == "ours"
+
+
+def test_a_case_that_moves_twice_in_a_pass_is_written_once() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    before = store.token()
+    records.put_case(a_case(Phase.WAITING), False, ())
+    records.put_case(a_case(Phase.CORDONING), False, ())
+    records.flush(0.0)
+    stored = store.get(Case, "n1.1")
+    assert stored is not None
+    assert stored.value.phase is Phase.CORDONING
+    assert store.token() == before + 1
+
+
+def test_a_delivered_notice_waits_for_the_next_write_of_its_record_but_not_for_ever() -> None:
+    store = FrugalStore()
+    records = lead(store)
+    keep(records, a_case())
+    before = store.token()
+    records.put_case(a_case(refusal="told"), False, (), patience=120.0)
+    records.flush(10.0)
+    records.flush(100.0)
+    assert store.token() == before
+    records.flush(200.0)
+    stored = store.get(Case, "n1.1")
+    assert stored is not None
+    assert stored.value.refusal == "told"
 
 
 def test_an_ended_case_goes_to_the_archive_and_its_number_is_never_used_again() -> None:
     store = MemoryStore()
     records = lead(store)
-    assert records.put_case(a_case(), False, ())
-    assert records.put_case(a_case(Phase.DISMISSED), True, ())
+    assert keep(records, a_case())
+    assert keep(records, a_case(Phase.DISMISSED), ended=True)
     assert "n1" not in records._view.cases
     assert [c.id for c in store.history(Case)] == ["n1.1"]
-    assert not records.put_case(a_case(), False, ())
+    assert not keep(records, a_case())
 
 
 def test_a_case_that_opens_and_ends_in_one_turn_is_archived_too() -> None:
     store = MemoryStore()
-    assert lead(store).put_case(a_case(Phase.DISMISSED), True, ())
+    assert keep(lead(store), a_case(Phase.DISMISSED), ended=True)
     assert [c.id for c in store.history(Case)] == ["n1.1"]
 
 
 def test_a_persons_command_is_removed_by_the_write_that_carries_it_and_by_no_other() -> None:
     store = MemoryStore()
     records = lead(store)
-    records.put_case(a_case(), False, ())
+    keep(records, a_case())
     store.create(a_command("abort"))
-    records.put_case(a_case(Phase.CORDONING), False, ())
+    keep(records, a_case(Phase.CORDONING))
     assert [c.verb for c in records.read_people()] == ["abort"]
-    records.put_case(a_case(Phase.CANCELLING), False, ("cmd-abort",))
+    keep(records, a_case(Phase.CANCELLING), consumes=("cmd-abort",))
     assert records.read_people() == []
 
 
@@ -136,9 +189,9 @@ def test_a_command_survives_a_write_that_was_refused() -> None:
     store, old, new = two_leaders()
     store.create(a_command("abort"))
     with pytest.raises(NotLeader):
-        old.put_case(a_case(Phase.CANCELLING), False, ("cmd-abort",))
+        keep(old, a_case(Phase.CANCELLING), consumes=("cmd-abort",))
     assert [c.value.id for c in store.list(Command)] == ["cmd-abort"]
-    assert new.put_case(a_case(Phase.CANCELLING), False, ("cmd-abort",))
+    assert keep(new, a_case(Phase.CANCELLING), consumes=("cmd-abort",))
     assert store.list(Command) == []
 
 
@@ -169,7 +222,7 @@ def test_the_part_ledger_remembers_where_a_part_lived_and_why_it_was_condemned()
 def test_case_and_its_pending_action_are_one_write() -> None:
     store = MemoryStore()
     records = lead(store)
-    records.put_case(a_case(Phase.REPAIRING, pending=an_action(Verb.REBOOT, sends=1)), False, ())
+    keep(records, a_case(Phase.REPAIRING, pending=an_action(Verb.REBOOT, sends=1)))
     successor = lead(store)
     found = successor._view.cases["n1"].value
     assert found.pending is not None

@@ -60,6 +60,12 @@ class Running:
         self.process.kill()
         self.process.wait(10)
 
+    def close(self) -> None:
+        """Once it has ended: nothing is left open."""
+        assert self.process.stderr is not None
+        self._reader.join(5)
+        self.process.stderr.close()
+
     def end(self, number: int = signal.SIGTERM) -> tuple[int, float]:
         """Exit code, and seconds until it had gone."""
         begun = time.monotonic()
@@ -94,9 +100,7 @@ def start(folder: Path) -> Iterator[Start]:
     for process in begun:
         if process.process.poll() is None:
             process.kill()
-        assert process.process.stderr is not None
-        process._reader.join(5)
-        process.process.stderr.close()
+        process.close()
 
 
 def sickbay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sickbay.controller import app
+from sickbay.controller import app, sites
 from sickbay.controller.loop import Controller
+from sickbay.controller.postman import Postman
 from sickbay.errors import NotLeader, StoreError, UserError
 from sickbay.log import PlainLines
 from sickbay.model import Done, Notice, Outcome
 from sickbay.platforms.simulated.paced import PacedClock
 from sickbay.settings import Settings
 
-CALM = app.Trial(nodes=4, scale=0.0, jobs="none")
+CALM = sites.Trial(nodes=4, scale=0.0, jobs="none")
 
 
 pytestmark = pytest.mark.usefixtures("own_log")
@@ -31,7 +32,7 @@ def settings(folder: Path, **others: str) -> Settings:
 def test_an_unknown_platform_or_store_is_a_mistake_of_the_settings(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="known: simulated"):
         app.run(settings(tmp_path, platform="mainframe"), threading.Event())
-    with pytest.raises(UserError, match="known: sqlite, memory"):
+    with pytest.raises(UserError, match="known: sqlite, kubernetes, memory"):
         app.run(settings(tmp_path, store="paper"), threading.Event())
 
 
@@ -80,7 +81,7 @@ def test_a_slow_notifier_holds_up_no_pass() -> None:
             let_go.wait(20)
             return Done()
 
-    post = app.Postman([Slow()], PacedClock(), told.set)
+    post = Postman([Slow()], PacedClock(), told.set)
     assert post.put((Notice("k", "info", "t", "b"),)) == 1
     assert entered.wait(20)
     assert post.pump(0.0) == []  # returns though the notifier is still at it

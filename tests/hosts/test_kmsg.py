@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sickbay.checks.kernel_log import signs
 from sickbay.checks.kernel_scan import scan_lines
 from sickbay.hosts.kmsg import parse
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 XID = rb"NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sickbay.errors import CheckError
 from sickbay.hosts import ring
 from sickbay.ports import Completed
-from tests.checks.fuzzing import EXAMPLES
 from tests.checks.hosts import MISSING, TIMED_OUT, printed
+from tests.fuzzing import EXAMPLES
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
 NOWHERE = "/no/such/kmsg"

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from sickbay.identity import gpu_map
 from sickbay.identity.gpu_map import GpuMap, name_of, renewed
 from sickbay.model import Gpu
-
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
+from tests.fuzzing import EXAMPLES
 
 
 def gpus(count: int, name: str = "S") -> tuple[Gpu, ...]:

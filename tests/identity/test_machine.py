@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +13,8 @@ from sickbay.identity import metadata, pci
 from sickbay.identity.machine import instance_type, profile_of
 from sickbay.model import Severity, Status
 from tests.checks.hosts import SpokenHost, printed
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 TOKEN = f"PUT {metadata.IMDS}/latest/api/token"
 TYPE = f"{metadata.IMDS}/latest/meta-data/instance-type"
 

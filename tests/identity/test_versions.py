@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sickbay.identity.versions import versions
 from tests.checks.hosts import SpokenHost, printed
+from tests.fuzzing import EXAMPLES
 
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 INFORMATION = (
     "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 361\nGPU UUID: \t GPU-0f\n"
     "Video BIOS: \t 96.00.74.00.{n}\nBus Type: \t PCIe\nGPU Firmware: \t 550.54.15\n"

@@ -2,7 +2,8 @@
 arguments.
 
 Two things are changed in the monitor: where the plug-in lies, and the interval, a fraction of a second instead of a
-minute. What it thinks is read from its own Prometheus page and log; it talks to no API server here.
+minute. What it thinks is read from its own Prometheus page and log; it talks to an API server only where a test gives
+it one.
 """
 
 from __future__ import annotations
@@ -72,15 +73,19 @@ class Detector:
 
 
 @contextmanager
-def running(binary: str, folder: Path, state: Path, interval: str = "200ms") -> Iterator[Detector]:
-    """Start it as the chart does (its arguments for our values.yaml), on a loopback port, without an API server."""
+def running(
+    binary: str, folder: Path, state: Path, interval: str = "200ms", *, node: str = "gpu-17", server: str = ""
+) -> Iterator[Detector]:
+    """Start it as the chart does (its arguments for our values.yaml), on a loopback port. `server`: the API server and
+    how to speak to it, as --apiserver-override takes it; "": none."""
+    exporter = f"--apiserver-override={server}" if server else "--enable-k8s-exporter=false"
     monitor, port, log = _monitor(folder, interval), _free_port(), folder / "npd.log"
     command = [
         binary, "--logtostderr", "-v=3", "--config.system-log-monitor=", f"--config.custom-plugin-monitor={monitor}",
         "--prometheus-address=127.0.0.1", f"--prometheus-port={port}", "--k8s-exporter-heartbeat-period=5m0s",
-        "--enable-k8s-exporter=false",
+        exporter,
     ]  # fmt: skip
-    env = {"PATH": os.environ["PATH"], "NODE_NAME": "gpu-17", "SICKBAY_PYTHON": sys.executable,
+    env = {"PATH": os.environ["PATH"], "NODE_NAME": node, "SICKBAY_PYTHON": sys.executable,
            "SICKBAY_AGENT__STATE_DIR": str(state)}  # fmt: skip
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=env) as process:
         try:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from sickbay import cli
 from sickbay.cli import npd_check
+from tests.fuzzing import EXAMPLES
 
 from .verdicts import FELL_OFF, ask, verdict, write
 
 Capture = pytest.CaptureFixture[str]
-FUZZ = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=FUZZ)
+@settings(max_examples=EXAMPLES // 2)
 @given(st.dictionaries(FIELDS, JSON, max_size=4), st.sampled_from(["pass", "warn", "fail", "unknown"]))
 def test_fuzz_only_a_sound_verdict_that_says_fail_is_a_failure(changed: dict[str, object], status: str) -> None:
     given_verdict = verdict(status) | changed
@@ -191,7 +191,7 @@ def test_fuzz_only_a_sound_verdict_that_says_fail_is_a_failure(changed: dict[str
     assert code != npd_check.NONOK or given_verdict["status"] == "fail"
 
 
-@settings(max_examples=FUZZ)
+@settings(max_examples=EXAMPLES // 2)
 @given(st.binary(max_size=300) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_fuzz_whatever_is_in_the_file_it_is_no_failure(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     folder = tmp_path_factory.getbasetemp()

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sickbay.agent.knowledge import Knowledge, Overheard
 from sickbay.agent.reload import Config
+from sickbay.agent.report import Self
 from sickbay.agent.schedule import l2_due
 from sickbay.agent.station import Station
 from sickbay.checks import kernel_log
@@ -14,6 +16,7 @@ from sickbay.checks.kernel_scan import scan_lines
 from sickbay.checks.signs import Sign, Stamp, finding
 from sickbay.model import Finding, Place, Status
 from sickbay.ports import Completed
+from sickbay.settings import AgentSettings
 from sickbay.suite.exclusive import busy
 from tests.checks.hosts import MISSING, TIMED_OUT, SpokenHost, printed
 from tests.npd.test_from_the_agent import BOOT, CATALOG, XID_79, agent, hear
@@ -38,6 +41,20 @@ def test_a_failed_diagnostic_outlives_the_cycles_that_do_not_run_it(tmp_path: Pa
     for _ in range(5):
         station.cycle([good(station, "nvidia-smi")])
     assert (station.verdict.status, station.verdict.reason) == ("fail", "memory test failed")
+
+
+def test_the_nodes_label_names_the_type_where_the_metadata_is_out_of_reach(tmp_path: Path) -> None:
+    """originals 002.12 #3: the label's type never reached the checks, and 5 of 8 GPUs passed."""
+    knowledge = Knowledge(tmp_path, Overheard(SpokenHost()), CATALOG)
+    knowledge.look(AgentSettings())
+    assert (knowledge.type, knowledge.profile) == ("", None)
+    knowledge.told("p5.48xlarge", "i-0abc")
+    assert knowledge.stale  # so the next cycle looks again, and not the twelfth
+    knowledge.look(AgentSettings())
+    assert (knowledge.type, knowledge.why, knowledge.stale) == ("p5.48xlarge", "label of the node", False)
+    assert knowledge.profile is not None
+    assert knowledge.profile.gpus == 8
+    assert knowledge.who(Self("gpu-17")).instance == "i-0abc"
 
 
 def test_no_diagnostic_runs_at_an_agents_start() -> None:

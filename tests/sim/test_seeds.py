@@ -18,7 +18,7 @@ from sickbay.sim.jobs import JobSpec
 from tests.sim.ward import Ward, a_policy, names
 
 COUNT = int(os.environ.get("SICKBAY_SEEDS", "300"))
-CHUNK = 10  # small, so that both workers have something to do until the end
+CHUNK = 5  # small, so that all workers have something to do until the end
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))

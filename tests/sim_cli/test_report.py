@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sickbay.core.spans import split
 from sickbay.model import Case, Diagnosis, Entry, Phase, Place, Plan, Severity, Verb, When
-from sickbay.sim.report import corrupted_lineages, false_disruption_rate, mttr, relapse, split
+from sickbay.sim.report import corrupted_lineages, false_disruption_rate, mttr, relapse
 from sickbay.sim.world import Fact
 
 DAY = 86_400.0

@@ -18,8 +18,8 @@ from sickbay.checks.run import run
 from sickbay.checks.signs import Ask, Check
 from sickbay.model import Finding, Severity, Status
 from sickbay.ports import Completed
-from tests.checks.fuzzing import EXAMPLES
 from tests.checks.hosts import MISSING, TIMED_OUT
+from tests.fuzzing import EXAMPLES
 
 STUCK = Completed(None, "", "", timed_out=True, stuck=True)
 GARBAGE = "\x00\ufffd{]} <xml> \x1b[31m 0, , N/A\n" * 40

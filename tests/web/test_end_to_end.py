@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sickbay.controller import app
+from sickbay.controller import app, sites
 from sickbay.model import Case, Report
 from sickbay.platforms.reported import ReportedFleet
 from sickbay.platforms.simulated.paced import PacedClock, PacedFleet
@@ -52,13 +52,13 @@ class Shop:
 
         monkeypatch.setattr(app, "open_ingest", opened)
         monkeypatch.setattr(app, "open_store", lambda _: self.store)
-        monkeypatch.setitem(app.PLATFORMS, "simulated", self._site)
+        monkeypatch.setitem(sites.PLATFORMS, "simulated", self._site)
         self.thread = threading.Thread(target=app.run, args=(self.settings, self.stop))
 
-    def _site(self, _: Settings, __: app.Trial) -> app.Site:
+    def _site(self, _: Settings, __: sites.Trial) -> sites.Site:
         clock = PacedClock()
         fleet = PacedFleet(self.world, clock)
-        return app.Site(fleet, clock, 1.0, fleet.close)
+        return sites.Site(fleet, clock, 1.0, fleet.close)
 
     def post(self, report: Report, token: str) -> Answered:
         """Until it leads: agents try again, too."""

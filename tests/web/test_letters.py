@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from sickbay.model import NodeRecord, Place, Report, Severity
 from sickbay.platforms.reported import fold
 from sickbay.web.letters import LONGEST_LINE, Refused, read_report
 from tests.builders import CATALOG, a_node
+from tests.fuzzing import EXAMPLES, FORMS, forms
 from tests.web.letters import BOOT, CLUSTER, NODE, a_report, body, xid_79
-
-EXAMPLES = int(os.environ.get("SICKBAY_FUZZ", "2000"))
 
 
 def read(report: Report | bytes) -> Report:
@@ -171,9 +169,14 @@ def read_or_refusal(raw: bytes) -> Report | Refused:
         return refused
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // FORMS)
 @given(BODIES)
 def test_fuzz_any_body_is_a_report_of_its_own_node_or_a_sentence(raw: bytes) -> None:
+    for text in forms(raw.decode("latin-1")):
+        is_a_report_or_a_sentence(text.encode("latin-1"))
+
+
+def is_a_report_or_a_sentence(raw: bytes) -> None:
     """And what passes goes through triage, which may assume what letters.py has promised."""
     report = read_or_refusal(raw)
     if isinstance(report, Refused):

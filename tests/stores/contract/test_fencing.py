@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from sickbay.controller.drafts import Draft, Writers
 from sickbay.errors import StaleWrite
 from sickbay.model import Case, Command, Ledger, Pause
 from sickbay.ports import Store
@@ -97,3 +99,54 @@ def test_a_stale_write_consumes_nothing(store: Store, off_by: int, epoch: int) -
     with pytest.raises(StaleWrite):
         store.archive(a_case(), version + off_by, epoch, consumes=["c1"])
     assert [stored.value.id for stored in store.list(Command)] == ["c1"]
+
+
+def stamped(store: Store, cases: Sequence[Case], versions: Sequence[int]) -> list[int | None]:
+    """As a takeover does it: side by side where the store has lanes; None where somebody else had moved the record."""
+    drafts = [Draft(case, version) for case, version in zip(cases, versions, strict=True)]
+    return Writers(store).write(drafts, epoch=2)
+
+
+def test_a_takeover_stamps_many_records_and_says_their_versions_in_order(pair: Pair) -> None:
+    old, new = pair
+    cases = [a_case(f"n{number}.1") for number in range(20)]
+    made = [old.create(case, epoch=1) for case in cases]
+    versions = stamped(new, cases, made)
+    assert versions == [found.version for case in cases if (found := old.get(Case, case.id))]
+    with pytest.raises(StaleWrite, match="newer leader"):
+        old.commit(cases[7], versions[7] or 0, epoch=1)
+
+
+def test_a_takeover_that_meets_a_stale_record_stamps_the_others_and_says_so(pair: Pair) -> None:
+    cases = [a_case(f"n{number}.1") for number in range(5)]
+    versions = [pair[0].create(case, epoch=1) for case in cases]
+    pair[0].commit(replace(cases[0], step=9), versions[0], epoch=1)
+    found = stamped(pair[1], cases, versions)
+    assert [version is None for version in found] == [True, False, False, False, False]
+    assert [stored.epoch for stored in pair[1].list(Case)] == [1, 2, 2, 2, 2]
+
+
+def test_a_command_that_was_consumed_is_not_shown_by_a_store_opened_before_it(pair: Pair) -> None:
+    pair[1].create(a_command("c1"))
+    assert len(pair[1].list(Command)) == 1
+    version = pair[0].create(a_case(), epoch=1)
+    pair[0].archive(a_case(), version, 1, consumes=["c1"])
+    assert pair[1].list(Command) == []
+    assert pair[1].get(Command, "c1") is None
+
+
+def test_writers_of_different_records_do_not_disturb_each_other(pair: Pair) -> None:
+    """The controller commits several records side by side."""
+
+    def live(number: int) -> int:
+        store, case = pair[number % 2], a_case(f"n{number}.1")
+        version = store.create(case, epoch=1)
+        for step in range(2, 6):
+            version = store.commit(replace(case, step=step), version, epoch=1)
+        return version
+
+    with ThreadPoolExecutor(8) as pool:
+        versions = list(pool.map(live, range(12)))
+    found = {stored.value.id: stored for stored in pair[0].list(Case)}
+    assert [found[f"n{number}.1"].version for number in range(12)] == versions
+    assert {stored.value.step for stored in found.values()} == {5}

@@ -1,0 +1,89 @@
+"""Bare pods that belong together by a label."""
+
+from __future__ import annotations
+
+from sickbay.kube import names
+from sickbay.kube.objects import Anything
+from sickbay.model import Done, Failed, JobPhase, Lost
+from sickbay.platforms.kubernetes.gangs import bare
+from sickbay.platforms.kubernetes.gangs.restart import restart_job
+from sickbay.platforms.kubernetes.gangs.stop import give_way
+from tests.kubernetes.gangs.ground import MANAGED, Ground
+
+
+def a_gang(ground: Ground, ranks: int = 2, name: str = "llama") -> str:
+    for rank in range(ranks):
+        template = ground.pod_template()
+        labels = {**MANAGED, "sickbay.dev/gang": name, "sickbay.dev/rank": str(rank)}
+        body = {"metadata": {"name": f"{name}-{rank}", "labels": labels}, "spec": template["spec"]}
+        ground.api.create(names.pods(ground.namespace), body, Anything)
+    return f"{ground.namespace}/gang/{name}"
+
+
+def test_a_bare_gang_is_seen_by_its_label(ground: Ground) -> None:
+    ground.nodes(2)
+    job = ground.running(a_gang(ground))
+    assert (job.ranks, job.managed, job.attempt) == (2, True, 1)
+
+
+def test_a_drained_bare_gang_is_made_again_elsewhere_from_what_was_kept(ground: Ground) -> None:
+    here = ground.nodes(3)
+    job = ground.running(a_gang(ground))
+    sick = job.rank_nodes[0]
+    case = ground.mark(sick)
+    assert give_way(ground.site, case, [ground.pod_on(sick)]) == (job.id,)
+    ground.until_pods(0)
+    down = ground.show(job.id)
+    assert (down.phase, down.stopped_by, down.rank_nodes) == (JobPhase.STOPPED, f"drain:{case}", job.rank_nodes)
+    assert isinstance(ground.do(ground.stop(down)), Done)
+    good = [node for node in here if node != sick]
+    assert isinstance(ground.do(ground.restart(down, *good)), Done)
+    again = ground.running(job.id)
+    assert (again.attempt, set(again.nodes)) == (2, set(good))
+    names_ = sorted(pod.metadata.name for pod in ground.pods())
+    assert names_ == ["llama-0", "llama-1"]
+
+
+def test_a_restart_that_made_only_some_pods_is_finished_by_the_next_call(ground: Ground) -> None:
+    here = ground.nodes(2)
+    job = ground.running(a_gang(ground))
+    ground.do(ground.stop(job))
+    ground.do(ground.restart(job, *here))
+    ground.running(job.id)
+    one = ground.pods()[0]
+    ground.api.delete(ground.pod_path(one), {"gracePeriodSeconds": 0})  # as if it had never been made
+    assert isinstance(restart_job(ground.site, ground.restart(job, *here, call=False)), Lost)
+    assert isinstance(restart_job(ground.site, ground.restart(job, *here)), Done)
+    assert ground.running(job.id).attempt == 2
+
+
+def test_a_pod_that_took_the_name_of_a_stopped_one_is_not_deleted(ground: Ground) -> None:
+    """Deletions name the uid that was kept."""
+    ground.nodes(2)
+    job = ground.running(a_gang(ground))
+    ground.do(ground.stop(job))
+    stranger = {"metadata": {"name": "llama-0"}, "spec": ground.pod_template()["spec"]}
+    ground.api.create(names.pods(ground.namespace), stranger, Anything)
+    ground.do(ground.stop(job))
+    assert [pod.metadata.name for pod in ground.pods()] == ["llama-0"]
+
+
+def test_a_gang_whose_pods_nobody_kept_is_not_restarted(ground: Ground) -> None:
+    ground.nodes(1)
+    job = ground.running(a_gang(ground, 1))
+    ground.die(ground.pods()[0])
+    outcome = restart_job(ground.site, ground.restart(ground.show(job.id)))
+    assert isinstance(outcome, Failed)
+    assert "nobody has kept its pods' manifests" in outcome.why
+
+
+def test_what_is_kept_is_small() -> None:
+    spec = {
+        "containers": [
+            {"name": "train", "image": "train:1", "env": [{"name": f"V{i}", "value": "x" * 50} for i in range(100)]}
+        ]
+    }
+    many = [{"metadata": {"name": f"llama-{rank}"}, "spec": spec} for rank in range(400)]
+    packed = bare.pack(many)
+    assert len(packed) < bare.MOST_BYTES / 10
+    assert bare.unpack(packed) == many

@@ -1,0 +1,275 @@
+"""The chart and what is made from it: rendered by the real helm, read by Sickbay's own settings."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sickbay.agent.reload import Config
+from sickbay.settings_load import Loaded, parse
+from tests.kubernetes.deploying import Object, objects, one_of
+from tools import manifests
+from tools.manifests import CHART, PLAIN, ROOT
+
+OTHERS = ("--set", "controller.rights.bareGangs=false", "--set", "controller.rights.jobs=false")
+
+
+def settings_in(found: list[Object]) -> Loaded:
+    """As the controller would read them."""
+    return parse(one_of(found, "ConfigMap", "sickbay-config")["data"]["sickbay.toml"], "sickbay.toml", {})
+
+
+def refusal(*options: str) -> str:
+    with pytest.raises(RuntimeError) as refused:
+        objects(*options)
+    return str(refused.value)
+
+
+# --- what is made is current ------------------------------------------------------------------------------------------
+
+
+def test_the_plain_manifests_are_the_charts_default_render() -> None:
+    """And so are the chart's copies and its schema. If this fails: tools/manifests."""
+    assert [str(path.relative_to(ROOT)) for path in manifests.old()] == []
+
+
+def test_the_plain_manifests_and_the_chart_make_the_same_objects() -> None:
+    plain = [one for path in sorted(PLAIN.glob("*.yaml")) for one in yaml.safe_load_all(path.read_text()) if one]
+    chart = objects("--include-crds", "--set", "namespace.create=true")
+    assert sorted(map(repr, plain)) == sorted(map(repr, chart))
+
+
+def test_kubectl_finds_nothing_but_objects_in_the_folder() -> None:
+    """`kubectl apply -f deploy/kubernetes/` takes every .yaml, .yml and .json in it, and nothing below."""
+    found = [path.name for path in PLAIN.iterdir() if path.suffix in (".yml", ".json")]
+    assert found == []
+    names = sorted(path.name for path in PLAIN.glob("*.yaml"))
+    assert names[:2] == ["00-crds.yaml", "00-namespace.yaml"]  # in this order: the namespace must be there first
+
+
+def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    known = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    assert set(known) - {"global"} == set(values)
+    for name in set(values) - {"settings", "configKeys", "imagePullSecrets", "name", "fences"}:
+        assert set(known[name]["properties"]) == set(values[name]), name
+    assert "surprise" in refusal("--set", "surprise=1")
+
+
+# --- observing only ---------------------------------------------------------------------------------------------------
+
+
+def test_as_it_comes_it_only_observes() -> None:
+    settings = settings_in(objects()).settings
+    assert (settings.platform, settings.store, settings.policy.max_verb) == ("kubernetes", "kubernetes", "OBSERVE")
+    assert settings.agent.mode == "managed"
+    assert not settings.kubernetes.gate
+    assert not settings.kubernetes.force
+    assert not [one for one in objects() if one["kind"] == "CronJob"]
+
+
+def test_settings_go_into_the_file_as_they_were_meant() -> None:
+    values = {
+        "settings": {
+            "cluster": "east-1",
+            "policy": {"max_verb": "REBOOT", "max_out": {"percent": 5, "at_least": 1}, "approval": []},
+            "pool": {"gpu.large": {"policy": {"max_verb": "CORDON"}}},
+            "severity_overrides": {"xid.94": "RESET"},
+            "kubernetes": {"conditions": ["GPUProblem=True,60s"], "sweep_max": 3, "prefix": "gpu.example.com"},
+            "notify": {"webhook_url": 'https://chat.example.com/hook?a=1&b="x"'},
+        }
+    }
+    found = _with_values(values)
+    settings = settings_in(found).settings
+    assert (settings.cluster, settings.policy.max_verb, settings.policy.approval) == ("east-1", "REBOOT", ())
+    assert (settings.policy.max_out.percent, settings.policy.max_out.at_least) == (5.0, 1)
+    assert settings.policy_for("gpu.large").max_verb == "CORDON"
+    assert settings.severity_overrides["xid.94"] == "RESET"
+    assert settings.kubernetes.conditions == ("GPUProblem=True,60s",)
+    assert settings.kubernetes.sweep_max == 3
+    assert settings.notify.webhook_url == 'https://chat.example.com/hook?a=1&b="x"'
+    policy = str(one_of(found, "ValidatingAdmissionPolicy", "sickbay-agent"))
+    assert "'gpu.example.com/'" in policy
+    assert "aws-samples" not in policy
+
+
+def _with_values(values: dict[str, Any], *options: str) -> list[Object]:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(values, file)
+        file.flush()
+        return objects("--values", file.name, *options)
+
+
+def test_the_examples_of_the_settings_are_good_values() -> None:
+    for path in sorted((ROOT / "examples").glob("*.toml")):
+        tree = tomllib.loads(path.read_text())
+        for own in ("platform", "store", "data_dir"):
+            tree.pop(own, None)
+        settings_in(_with_values({"settings": tree}))
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("settings.policy.max_verbs=REBOOT", "max_verbs"),
+        ("settings.policy.max_verb=EXPLODE", "max_verb"),
+        ("settings.polcy.max_verb=REBOOT", "polcy"),
+        ("controller.replicas=0", "replicas"),
+        ("controller.replicas=many", "replicas"),
+        ("agent.maxUnavailable=0%", "maxUnavailable"),
+        ("agent.image=", "image"),
+        ("sweper.enabled=true", "sweper"),
+        ("quarantine.node=a b", "quarantine"),
+        ("networkPolicy.egressPorts[0]=70000", "egressPorts"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name_before_anything_is_made(option: str, words: str) -> None:
+    said = refusal("--set", option)
+    assert "values don't meet the specifications of the schema" in said
+    assert words in said
+
+
+def test_what_the_chart_sets_by_itself_is_refused_with_where_to_say_it() -> None:
+    said = refusal("--set", "settings.kubernetes.image=mine:1")
+    assert "settings.kubernetes.image is set by the chart: say it by agent.image" in said
+
+
+def test_agents_without_a_controller_must_be_told_so() -> None:
+    assert "set settings.agent.mode to standalone" in refusal("--set", "controller.enabled=false")
+    alone = objects("--set", "controller.enabled=false", "--set", "settings.agent.mode=standalone")
+    assert one_of(alone, "ClusterRole", "sickbay-agent-standalone")
+    assert not [one for one in alone if "controller" in one["metadata"]["name"]]
+
+
+# --- what it is made of -----------------------------------------------------------------------------------------------
+
+
+def test_nobody_but_the_agent_is_privileged_and_the_controller_is_nobody() -> None:
+    found = objects("--set", "sweeper.enabled=true", "--set", "quarantine.node=n1")
+    pods = {one["metadata"]["name"]: _pod(one) for one in found if one["kind"] in ("Deployment", "CronJob", "Job")}
+    assert set(pods) == {"sickbay-controller", "sickbay-sweeper", "gpu-quarantine-n1"}
+    for pod in pods.values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["containers"]
+        locked = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == locked
+        assert not any("hostPath" in volume for volume in pod["volumes"])
+
+
+def _pod(one: Object) -> Object:
+    spec = one["spec"]["jobTemplate"]["spec"] if one["kind"] == "CronJob" else one["spec"]
+    return dict(spec["template"]["spec"])
+
+
+def test_no_role_has_a_wildcard_reads_a_secret_or_writes_a_nodes_status_but_the_agents() -> None:
+    for role in (one for one in objects() if one["kind"] in ("Role", "ClusterRole")):
+        for rule in role["rules"]:
+            assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), role["metadata"]["name"]
+            assert not {"secrets", "pods/exec", "serviceaccounts/token"} & set(rule["resources"])
+            assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+            if "nodes/status" in rule["resources"]:
+                assert role["metadata"]["name"] == "sickbay-agent"
+            if "nodes" in rule["resources"]:
+                assert not {"delete", "create", "update"} & set(rule["verbs"])
+
+
+def test_rights_that_are_not_wanted_are_not_given() -> None:
+    rules = one_of(objects(*OTHERS), "ClusterRole", "sickbay-controller")["rules"]
+    writes = {"create", "update", "patch", "delete"}
+    given = {(group, resource) for rule in rules if writes & set(rule["verbs"])
+             for group in rule["apiGroups"] for resource in rule["resources"]}  # fmt: skip
+    assert given == {
+        ("", "nodes"), ("", "pods/eviction"), ("", "events"), ("karpenter.sh", "nodeclaims"),
+        ("cluster.x-k8s.io", "machines"),
+    }  # fmt: skip
+
+
+def test_one_image_is_named_once_and_used_three_times() -> None:
+    """The agent, the Jobs on nodes, and the policy that lets only this image touch the host."""
+    image = "registry.example.com/agent@sha256:" + "a" * 64
+    found = objects("--set", f"agent.image={image}")
+    assert one_of(found, "DaemonSet", "sickbay-agent")["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    assert settings_in(found).settings.kubernetes.image == image
+    variables = one_of(found, "ValidatingAdmissionPolicy", "sickbay-node-jobs")["spec"]["variables"]
+    assert variables[0] == {"name": "image", "expression": f"'{image}'"}
+
+
+def test_a_node_selector_and_the_gpu_selector_agree_as_they_come() -> None:
+    found = objects()
+    selector = one_of(found, "DaemonSet", "sickbay-agent")["spec"]["template"]["spec"]["nodeSelector"]
+    assert settings_in(found).settings.kubernetes.gpu_selector == ",".join(f"{k}={v}" for k, v in selector.items())
+
+
+def test_new_settings_start_the_controller_anew_and_leave_agents_alone() -> None:
+    """An agent reads its settings again each cycle; a rollout over the whole fleet for that would be waste."""
+    before, after = objects(), objects("--set", "settings.policy.max_verb=CORDON")
+    agent, controller = ("DaemonSet", "sickbay-agent"), ("Deployment", "sickbay-controller")
+    assert one_of(before, *agent) == one_of(after, *agent)
+    assert one_of(before, *controller)["spec"]["template"] != one_of(after, *controller)["spec"]["template"]
+
+
+def test_monitoring_is_made_only_where_the_cluster_knows_it() -> None:
+    on = ("--set", "monitoring.enabled=true")
+    assert not [one for one in objects(*on) if one["apiVersion"].startswith("monitoring")]
+    known = objects(*on, "--api-versions", "monitoring.coreos.com/v1", "--set", "monitoring.labels.release=prom")
+    made = [one for one in known if one["apiVersion"].startswith("monitoring")]
+    assert {"ServiceMonitor", "PodMonitor"} <= {one["kind"] for one in made}
+    assert all(one["metadata"]["labels"]["release"] == "prom" for one in made)
+    ports = one_of(known, "Service", "sickbay-controller")["spec"]["ports"]
+    (asked,) = one_of(known, "ServiceMonitor", "sickbay-controller")["spec"]["endpoints"]
+    assert asked["port"] in [port["name"] for port in ports]
+
+
+def test_every_rule_and_dashboard_of_the_repository_is_in_the_chart() -> None:
+    on = ("--set", "monitoring.enabled=true", "--set", "monitoring.dashboards=true")
+    found = objects(*on, "--api-versions", "monitoring.coreos.com/v1")
+    rules = [one for one in found if one["kind"] == "PrometheusRule"]
+    assert len(rules) == len(list((ROOT / "deploy/prometheus").glob("*.y*ml")))
+    assert all(one["spec"]["groups"] for one in rules)
+    boards = [one for one in found if one["kind"] == "ConfigMap" and "dashboard" in one["metadata"]["name"]]
+    assert len(boards) == len(list((ROOT / "deploy/grafana").glob("*.json")))
+
+
+def test_original_keys_of_the_config_map_are_taken_over() -> None:
+    found = objects("--set-string", "configKeys.CHECK_INTERVAL=120")
+    assert one_of(found, "ConfigMap", "sickbay-config")["data"]["CHECK_INTERVAL"] == "120"
+
+
+def test_an_agent_reads_the_mounted_config_map(tmp_path: Path) -> None:
+    """Mounted as a folder: sickbay.toml, and the original suite's keys beside it."""
+    found = objects("--set-string", "configKeys.CHECK_INTERVAL=120", "--set", "monitoring.enabled=true")
+    for name, text in one_of(found, "ConfigMap", "sickbay-config")["data"].items():
+        (tmp_path / name).write_text(text)
+    config = Config(str(tmp_path), {})
+    agent = config.settings.agent
+    assert (agent.check_interval_s, agent.publishers, agent.host_root) == (120.0, ("kubernetes",), "/host")
+    assert agent.listen == "0.0.0.0:9464"  # Prometheus comes from outside of the node
+    assert config.remarks == ()
+
+
+def test_helm_has_nothing_to_say_against_it() -> None:
+    assert "0 chart(s) failed" in manifests.helm("lint", "--strict", str(CHART))
+
+
+def test_an_eks_role_is_an_annotation_of_the_controllers_account_alone() -> None:
+    arn = "arn:aws:iam::123456789012:role/sickbay"
+    found = objects("--set-string", f"controller.serviceAccountAnnotations.eks\\.amazonaws\\.com/role-arn={arn}")
+    accounts = [one for one in found if one["kind"] == "ServiceAccount"]
+    assert [one["metadata"]["name"] for one in accounts if "annotations" in one["metadata"]] == ["sickbay-controller"]
+
+
+def test_no_address_of_a_registry_or_machine_is_in_what_is_deployed() -> None:
+    for path in (*CHART.rglob("*"), *PLAIN.rglob("*"), ROOT / "Dockerfile"):
+        if Path(path).is_file():
+            assert not re.search(r"(/home/|/root/|\.ecr\.|localhost)", path.read_text()), path

@@ -1,0 +1,186 @@
+"""REBOOT of EC2 instances: moto's EC2 and a real API server at once. Sent once, remembered on the node, done when the
+node is back under another boot id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sickbay.kube import names
+from sickbay.kube.api import Api
+from sickbay.kube.objects import Anything
+from sickbay.model import Done, Failed, Lost, Retry, Started, Unguarded, Verb
+from testbed import fleet
+from testbed.cluster import Cluster
+from tests.kubernetes.ec2 import Ward, act, why
+from tests.moto import Front, ec2_error
+
+
+@pytest.fixture
+def ward(cluster: Cluster, api: Api, amazon: Front, namespace: str) -> Iterator[Ward]:
+    ward = Ward(cluster, api, amazon, namespace)
+    yield ward
+    ward.close()
+
+
+def test_a_reboot_is_done_when_the_node_is_back_under_another_boot_id(ward: Ward) -> None:
+    """originals 000.10 #5: thirty seconds of waiting are not a reboot."""
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    assert isinstance(ward.ask(action), Started)
+    assert isinstance(ward.ask(action, call=False), Started)
+    boot = ward.boots(name)
+    done = ward.ask(action, call=False)
+    assert isinstance(done, Done)
+    assert boot in done.detail
+    assert ward.front.count("RebootInstances") == 1
+
+
+def test_it_is_not_done_while_the_node_is_not_ready(ward: Ward) -> None:
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    ward.ask(action)
+    ward.cluster.kill_kubelet(name)
+    status = {"status": {"nodeInfo": {"bootID": "the-next-boot"}}}
+    ward.api.patch(names.node(name) + "/status", status, Anything, how="strategic")
+    said = ward.ask(action, call=False)
+    assert isinstance(said, Started)
+    assert "not Ready yet" in said.detail
+
+
+def test_however_often_it_is_called_it_reboots_once(ward: Ward) -> None:
+    """originals 000.10 #3: a second reboot in the middle of the first."""
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    for _ in range(3):
+        assert isinstance(ward.ask(action), Started)
+    assert ward.front.count("RebootInstances") == 1
+
+
+def test_a_mere_look_touches_nothing_and_knows_that_the_call_never_came(ward: Ward) -> None:
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    version = ward.object(name).metadata.resource_version
+    said = ward.ask(action, call=False)
+    assert isinstance(said, Lost)
+    assert "never arrived" in said.why
+    assert ward.front.count("RebootInstances") == 0
+    assert ward.object(name).metadata.resource_version == version
+
+
+def test_what_was_sent_is_remembered_before_it_is_sent(ward: Ward) -> None:
+    """A controller that dies while Amazon answers finds on the node what it may have done."""
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    ward.front.mute.add("RebootInstances")  # carried out, never answered
+    said = ward.ask(action)
+    assert isinstance(said, Started)
+    assert "not known" in said.detail
+    memory = ward.memory(name)
+    assert memory is not None
+    assert (memory.key, memory.state, memory.boot_id) == (action.key, "sent", action.before.boot_id)
+    assert isinstance(ward.ask(action, call=False), Started)
+    assert ward.front.count("RebootInstances") == 1
+
+
+def test_a_call_that_amazon_refuses_is_failed_at_once_and_stays_failed(ward: Ward) -> None:
+    """NVSentinel 9.6 #1808: a failed provider call looks as if it were in progress for ever."""
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    ward.front.replies["RebootInstances"] = ec2_error("UnauthorizedOperation", "You are not authorized", 403)
+    said = ward.ask(action)
+    assert isinstance(said, Failed)
+    assert "UnauthorizedOperation" in said.why
+    assert ward.ask(action, call=False) == said
+    ward.front.replies.clear()
+    other = ward.sent(name, Verb.POWER_CYCLE, step=10)  # the next rung is not kept out by one that came to nothing
+    assert isinstance(ward.ask(other), Started)
+
+
+def test_a_throttled_call_is_known_not_to_have_arrived_and_is_made_once_more(ward: Ward) -> None:
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    ward.front.replies["RebootInstances"] = ec2_error("RequestLimitExceeded", "Request limit exceeded.", 503)
+    said = ward.ask(action)
+    assert isinstance(said, Retry)
+    assert "RequestLimitExceeded" in said.why
+    ward.front.replies.clear()
+    assert isinstance(ward.ask(action, call=False), Lost)
+    assert isinstance(ward.ask(action), Started)
+    memory = ward.memory(name)
+    assert memory is not None
+    assert memory.state == "sent"
+
+
+def test_an_amazon_that_cannot_be_reached_leaves_no_doubt(ward: Ward) -> None:
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    ward.more["aws_endpoint"] = "http://127.0.0.1:9"
+    assert isinstance(ward.ask(action), Lost)
+    assert isinstance(ward.ask(action, call=False), Lost)
+
+
+@pytest.mark.parametrize("opened", ["by a person", "by us"])
+def test_no_reboot_of_a_node_that_is_not_held_for_this_case(ward: Ward, opened: str) -> None:
+    name = ward.node(out=opened == "by a person")
+    if opened == "by a person":
+        ward.cluster.kubectl("uncordon", name)
+    said = ward.ask(ward.sent(name, Verb.REBOOT))
+    assert isinstance(said, Unguarded)
+    assert ward.front.count("RebootInstances") == 0
+
+
+def test_a_call_that_comes_after_a_boot_is_refused(ward: Ward) -> None:
+    """originals 000.10 #4: the same event handled again, and the node rebooted for it."""
+    name = ward.node()
+    late = ward.sent(name, Verb.REBOOT)
+    ward.boots(name)
+    said = ward.ask(late)
+    assert isinstance(said, Unguarded)
+    assert "has booted since" in said.why
+    assert ward.front.count("RebootInstances") == 0
+
+
+def test_no_second_treatment_while_one_is_under_way_until_its_time_is_up(ward: Ward) -> None:
+    name = ward.node()
+    ward.ask(ward.sent(name, Verb.REBOOT, step=9))
+    second = ward.sent(name, Verb.POWER_CYCLE, step=10)
+    said = ward.ask(second)
+    assert isinstance(said, Unguarded)
+    assert "under treatment: REBOOT" in said.why
+    ward.clock.passes(601.0)  # the case has given the reboot up by then
+    assert isinstance(ward.ask(second), Started)
+
+
+def test_a_node_made_anew_does_not_know_whether_it_was_rebooted_and_says_so(ward: Ward) -> None:
+    name = ward.node()
+    action = ward.sent(name, Verb.REBOOT)
+    machine = ward.object(name).spec.provider_id
+    ward.api.delete(names.node(name))
+    fleet.add(ward.api, [fleet.gpu_node(name, provider_id=machine)], wait=False)
+    said = ward.ask(action, call=False)
+    assert isinstance(said, Failed)
+    assert "deleted and made again" in said.why
+
+
+def test_a_node_that_is_gone_is_no_longer_asked(ward: Ward) -> None:
+    said = ward.ask(act("no-such-node", Verb.REBOOT, 9), call=False)
+    assert isinstance(said, Failed)
+    assert isinstance(ward.ask(act("no-such-node", Verb.REBOOT, 9)), Unguarded)
+
+
+def test_with_machines_none_nobody_is_rebooted(ward: Ward) -> None:
+    ward.more["machines"] = "none"
+    said = ward.ask(ward.sent(ward.node(), Verb.REBOOT))
+    assert isinstance(said, Failed)
+    assert "kubernetes.machines is 'none'" in why(said)
+
+
+def test_one_reboot_is_one_write_to_the_node(ward: Ward) -> None:
+    name = ward.node()
+    action, mark = ward.sent(name, Verb.REBOOT), ward.cluster.audit_mark()
+    ward.ask(action)
+    for _ in range(3):
+        ward.ask(action, call=False)
+    assert len(ward.cluster.audit(mark, verb="patch", resource="nodes", name=name)) == 1
