@@ -85,14 +85,15 @@ def test_karpenter_is_a_rival_only_where_its_node_repair_is_switched_on(
     assert "NodeRepair=false" in found.advice
 
 
-def test_nvsentinel_is_a_rival_except_on_nodes_taken_out_of_its_hands(
-    around: Look, nodes: Nodes, deploy: Callable[..., None]
-) -> None:
-    """Its own opt-out label is how the two can share a cluster."""
+def test_nvsentinel_is_a_rival_except_on_nodes_taken_out_of_its_hands(own_cluster: Callable[..., Cluster]) -> None:
+    """Its own opt-out label is how the two can share a cluster. It takes all nodes of one: other tests' too."""
+    cluster = own_cluster(kwok=False, scheduler=False, controllers=False)
     spared = {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}
-    nodes(1, labels={**around.mine, "sickbay.dev/pool": "theirs"})
-    nodes(1, labels={**around.mine, "sickbay.dev/pool": "ours", **spared})
-    deploy("fault-quarantine")
+    api = cluster.api()
+    around = Look(api)
+    cluster.add_nodes(1, wait=False, labels={**around.mine, "sickbay.dev/pool": "theirs"})
+    cluster.add_nodes(1, wait=False, labels={**around.mine, "sickbay.dev/pool": "ours", **spared})
+    api.create("/apis/apps/v1/namespaces/default/deployments", workload("fault-quarantine"), Anything)
     assert [(r.pool, r.sure) for r in around.named("nvsentinel")] == [("theirs", True)]
 
 
