@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from sickbay.platforms.kubernetes.verify import verify
 from sickbay.settings import AgentSettings
 from testbed import fleet
 from testbed.cluster import Cluster
+from testbed.waiting import until
 from tests.kubernetes.conftest import Nodes
 from tests.kubernetes.ward import a_site, asked, machines, marked, the_jobs, the_node
 
@@ -174,6 +178,39 @@ def test_a_gang_is_examined_side_by_side_and_its_dead_node_is_unknown(
         members[4]: Status.UNKNOWN,
     }, [(one.place.node, one.check, one.reason) for one in said.findings]  # fmt: skip
     assert {one.answers for one in said.findings} == {action.key}
+
+
+class BusyBetween(Api):
+    """The real client; much happens after its first list."""
+
+    def __init__(self, api: Api, happens: Callable[[], None]) -> None:
+        super().__init__(api.access)
+        self._happens: Callable[[], None] | None = happens
+
+    def list(self, path: str, item: type[Any], **params: str) -> list[Any]:
+        found = super().list(path, item, **params)
+        happens, self._happens = self._happens, None
+        if happens:
+            happens()
+        return found
+
+
+def test_an_answer_that_comes_while_the_gang_is_being_read_is_not_lost(
+    site: Site, nodes: Nodes, tmp_path: Path
+) -> None:
+    (name,) = nodes()
+    action = Action("train/job/llama/9", Verb.VERIFY, Place(""), {"checks": "nvidia-smi"}, (name,))
+    assert isinstance(verify(site, action), Started)
+
+    def it_answers() -> None:
+        with machines(site.api, [name], tmp_path):
+            until(lambda: any(one.type == "Complete" for one in the_jobs(site)[0].status.conditions or ()), "it ends")
+
+    busy = BusyBetween(site.api, it_answers)
+    said = verify(replace(site, api=busy), action)
+    busy.close()
+    assert isinstance(said, Done)
+    assert {one.status for one in said.findings} == {Status.OK}, said
 
 
 def _of(said: Done, check: str) -> set[Status]:

@@ -172,12 +172,14 @@ def _gang(site: Site, action: Action, checks: tuple[str, ...]) -> Outcome:
 
 
 def _standings(site: Site, key: str, selector: str) -> dict[str, Answer | Running | Blind]:
+    """Jobs are read before their pods: a Job that has ended shows a pod that has, and the answer in it."""
     namespace = site.settings.namespace
+    jobs = site.api.list(names.jobs(namespace), JobObject, labelSelector=selector)
     pods: dict[str, list[PodObject]] = {}
     for pod in site.api.list(names.pods(namespace), PodObject, labelSelector=selector):
         pods.setdefault(pod.spec.node_name, []).append(pod)
     stands: dict[str, Answer | Running | Blind] = {}
-    for job in site.api.list(names.jobs(namespace), JobObject, labelSelector=selector):
+    for job in jobs:
         where = str(job.spec.get("template", {}).get("spec", {}).get("nodeName", ""))
         stands[where] = node_jobs.judged(key, job, pods.get(where, ()), site.clock.now() + site.api.ahead_s)
     return stands
