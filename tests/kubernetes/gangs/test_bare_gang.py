@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sickbay.kube import names
 from sickbay.kube.objects import Anything
-from sickbay.model import Done, Failed, JobPhase, Lost
+from sickbay.model import Done, Failed, JobPhase, Lost, Started
 from sickbay.platforms.kubernetes.gangs import bare
 from sickbay.platforms.kubernetes.gangs.restart import restart_job
-from sickbay.platforms.kubernetes.gangs.stop import give_way
+from sickbay.platforms.kubernetes.gangs.stop import give_way, stop_job
 from tests.kubernetes.gangs.ground import MANAGED, Ground
 
 
@@ -66,6 +66,25 @@ def test_a_pod_that_took_the_name_of_a_stopped_one_is_not_deleted(ground: Ground
     ground.api.create(names.pods(ground.namespace), stranger, Anything)
     ground.do(ground.stop(job))
     assert [pod.metadata.name for pod in ground.pods()] == ["llama-0"]
+
+
+def test_a_gang_is_made_again_only_when_the_names_of_its_pods_are_free(ground: Ground) -> None:
+    """On a node that we hold a pod may stay for ever; nothing can be made beside it, and the operator reads why."""
+    ground.nodes(2)
+    job = ground.running(a_gang(ground))
+    good = job.rank_nodes[1]
+    stuck = ground.pod_on(job.rank_nodes[0])
+    ground.api.patch(ground.pod_path(stuck), {"metadata": {"finalizers": ["test.example/hangs"]}}, Anything)
+    ground.mark(job.rank_nodes[0])
+    said = stop_job(ground.site, ground.stop(job))
+    assert isinstance(said, Started | Done)
+    ground.until_pods(1)
+    outcome = restart_job(ground.site, ground.restart(job, good))
+    ground.api.patch(ground.pod_path(stuck), {"metadata": {"finalizers": None}}, Anything)
+    assert isinstance(outcome, Failed)
+    assert f"{stuck.metadata.name} of {job.id} is not removed yet" in outcome.why
+    ground.until_pods(0)
+    assert isinstance(ground.do(ground.restart(job, good)), Done)
 
 
 def test_a_gang_whose_pods_nobody_kept_is_not_restarted(ground: Ground) -> None:

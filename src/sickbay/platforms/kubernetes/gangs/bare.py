@@ -15,7 +15,7 @@ from typing import Any
 
 from sickbay.errors import ApiError
 from sickbay.kube import names
-from sickbay.kube.objects import Anything
+from sickbay.kube.objects import Anything, PodObject
 from sickbay.model import Action, Done, Failed, Outcome
 from sickbay.platforms.kubernetes.gangs import kinds, ranks, steer, words
 from sickbay.platforms.kubernetes.gangs.index import WHOSE, bare_name
@@ -100,12 +100,20 @@ def remove(site: Site, found: Found) -> None:
                 raise
 
 
+def in_the_way(found: Found) -> list[PodObject]:
+    """Pods that are over and not removed yet: no other can be made under their names."""
+    return [pod for pod in found.gang.pods if found.gang.kind is kinds.BARE and not ranks.lives(pod)]
+
+
 # --- again ------------------------------------------------------------------------------------------------------------
 
 
 def restart(site: Site, found: Found, action: Action, notes: dict[str, str | None]) -> Outcome:
     if not found.whole.get("binaryData", {}).get(PODS):
         return Failed(f"{found.gang.id} was not stopped by us: nobody has kept its pods' manifests")
+    if left := sorted(pod.metadata.name for pod in found.gang.pods):
+        first = f"{left[0]} (one of {len(left)})" if left[1:] else left[0]
+        return Failed(f"refused: {first} of {found.gang.id} is not removed yet, and nothing can take its name")
     shunned = steer.suspects(found, action)
     _write(site, found, {**notes, SHUNNED: ",".join(shunned[: steer.MOST_SHUNNED]) or None})
     again = Found(found.gang, _ask(site, found))

@@ -154,7 +154,7 @@ def settled(site: Site, found: Found) -> Outcome:
         kueue.set_active(site, admitted, False)
     if gang.kind is kinds.BARE:
         bare.remove(site, found)
-    left = living(site, gang.pods)
+    left = living(site, gang.pods) or bare.in_the_way(found)
     stop = show.stop_of(gang.object)
     if left:
         where = ", ".join(sorted({pod.spec.node_name for pod in left})[:3])
