@@ -119,6 +119,20 @@ def test_a_slow_job_gets_five_of_its_own_steps() -> None:
     assert after(a_recovery(progressed=1_001.0), slow, 1_601.0).phase is P.STALLED
 
 
+def test_a_job_that_waits_for_its_place_is_not_stalled_and_then_has_the_time_of_a_start() -> None:
+    r = after(a_recovery(progressed=1_001.0), a_job(JobPhase.PENDING), 9_000.0)
+    assert r.phase is P.RUNNING
+    assert after(r, a_job(), 9_000.0 + POLICY.restarting_s - 1).phase is P.RUNNING
+    assert after(r, a_job(), 9_000.0 + POLICY.restarting_s).phase is P.STALLED
+
+
+def test_an_attempt_begun_by_its_own_controller_has_the_time_of_a_start_until_its_first_step() -> None:
+    r = after(a_recovery(), a_job(attempt=2, step=80), 2_000.0)
+    assert after(r, a_job(attempt=2, step=80), 2_000.0 + POLICY.restarting_s - 1).phase is P.RUNNING
+    r = after(r, a_job(attempt=2, step=81), 2_100.0)
+    assert after(r, a_job(attempt=2, step=81), 2_100.0 + POLICY.stall_s).phase is P.STALLED
+
+
 # --- what others do to it is no failure -------------------------------------------------------------------------------
 
 

@@ -170,9 +170,7 @@ class JobDesk(Asking):
         if r.deadline is not None:
             times = [t for t in (r.deadline, capacity.again_at(r)) if t > now.watch]
             return min(times, default=now.watch + 1.0)
-        known = self._view.jobs.get(r.job)
-        limits = self._settings.jobs
-        quiet = max(limits.stall_s, limits.stall_steps * (known.step_s if known else 1.0))
+        quiet = recover.most_quiet_s(r, self._view.jobs.get(r.job), self._settings.jobs)
         return max(r.progressed + quiet, now.watch + 1.0)
 
     # -- pending actions and notices, for the loop
@@ -218,6 +216,9 @@ def _verdict(job: Job | None) -> blame.BlameVerdict | None:
 
 
 def _is_worth_keeping(before: Recovery, after: Recovery) -> bool:
-    """A further step of a running job is kept in memory; the store hears of transitions."""
-    same = replace(after, job_step=before.job_step, progressed=before.progressed, refusal=before.refusal)
+    """A further step of a running job is kept in memory, and that it waits; the store hears of transitions."""
+    entered = before.entered if before.phase is after.phase else after.entered
+    same = replace(
+        after, job_step=before.job_step, progressed=before.progressed, refusal=before.refusal, entered=entered
+    )
     return same != before

@@ -153,13 +153,15 @@ def _adopt(job: Job | None, now: Now, cluster: str) -> Recovery | None:
 
 def _note_progress(r: Recovery, s: JobSlice, now: Now) -> Recovery:
     job = s.job
-    if job is None or job.phase is not JobPhase.RUNNING or job.attempt < r.attempt:
+    if job is None or job.attempt < r.attempt or r.phase not in (P.RUNNING, P.STALLED):
         return r
-    if job.attempt == r.attempt and job.step <= r.job_step:
+    if job.phase is JobPhase.PENDING and r.phase is P.RUNNING:
+        return replace(r, entered=now.watch, progressed=now.watch)  # it waits for its place: not a silence of its own
+    if job.phase is not JobPhase.RUNNING or (job.attempt == r.attempt and job.step <= r.job_step):
         return r
-    if r.phase in (P.RUNNING, P.STALLED):
-        return replace(r, job_step=job.step, progressed=now.watch, attempt=job.attempt, nodes=job.nodes)
-    return r
+    began = job.attempt > r.attempt and r.phase is P.RUNNING  # by its own controller: it has yet to make its first step
+    entered = now.watch if began else r.entered
+    return replace(r, job_step=job.step, progressed=now.watch, entered=entered, attempt=job.attempt, nodes=job.nodes)
 
 
 def only_progressed(r: Recovery, job: Job) -> bool:
@@ -215,11 +217,16 @@ def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         why = f"stopped because case {case} empties its node" if case else _how_it_died(job)
         return (E.DRAINED if case else E.DIED, why), r
     quiet = now.watch - r.progressed
-    first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet
-    if quiet >= max(policy.stall_s, policy.stall_steps * job.step_s, first):
+    if quiet >= most_quiet_s(r, job, policy):
         why = f"no step after {r.job_step} for {quiet / 60:.0f} minutes"
         return (E.STALLED, why), replace(r, by_drain="", down_since=now.wall - quiet)
     return None, r
+
+
+def most_quiet_s(r: Recovery, job: Job | None, policy: JobPolicy) -> float:
+    """How long a running job may go without a step."""
+    first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet
+    return max(policy.stall_s, policy.stall_steps * (job.step_s if job else 1.0), first)
 
 
 def _how_it_died(job: Job) -> str:
