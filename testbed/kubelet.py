@@ -66,7 +66,7 @@ class SimKubelet:
         chosen = {"labelSelector": self._marks.target_node, "fieldSelector": "status.phase=Pending"}
         self._pods = Reflector(api, names.PODS, JobPod, self._take, params=chosen)
         self.errors: list[str] = []
-        self.published: Counter[str] = Counter()  # agents' words, by node
+        self.published: Counter[str] = Counter()  # agents' news, by node; heartbeats aside
 
     # -- beginning and end
 
@@ -157,17 +157,17 @@ class SimKubelet:
             self._shown[name] = now
 
     def _speak(self) -> None:
-        """For the agents: at once when something is new, and as a heartbeat."""
+        """For the agents: at once when something is new by the real publisher's own measure, and as a heartbeat."""
         for name in self.nodes:
             with self.lock:
                 sim = self.sim(name)
                 found = tuple(_named(f, name) for f in sorted(sim.findings.values(), key=lambda f: (-f.severity, f.id)))
-                alive, what = sim.agent_up and sim.up, (sim.boot_id, tuple(f.id for f in found))
-                report = self._report(name, sim, found)
-            before, at = self._said.get(name, (None, 0.0))
+                alive, report = sim.agent_up and sim.up, self._report(name, sim, found)
+            told = Told(report, _verdict(report))
+            what, (before, at) = (report.boot_id, node_status.mark(told)), self._said.get(name, (None, 0.0))
             if alive and (what != before or time.monotonic() - at > BEAT_S):
-                self._publish(name, report)
-                self.published[name] += 1
+                self._publish(name, told)
+                self.published[name] += what != before
                 self._said[name] = (what, time.monotonic())
 
     def _report(self, name: str, sim: SimNode, found: tuple[Finding, ...]) -> Report:
@@ -177,9 +177,8 @@ class SimKubelet:
             {"driver": sim.driver, "image": sim.image, "instance-type": "p5.48xlarge"},
         )  # fmt: skip
 
-    def _publish(self, name: str, report: Report) -> None:
-        node = self.api.get(names.node(name), NodeObject)
-        told, known = Told(report, _verdict(report)), node_status.our_condition(node)
+    def _publish(self, name: str, told: Told) -> None:
+        known = node_status.our_condition(self.api.get(names.node(name), NodeObject))
         body = node_status.patch(told, self._marks, known, label=True, condition=True)
         self.api.patch(f"{names.node(name)}/status", body, Anything, how="strategic")
 

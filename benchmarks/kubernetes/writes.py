@@ -1,8 +1,8 @@
 """API writes per remediated node, from detection to return: counted by the API server's audit log.
 
 Run: python -m benchmarks.kubernetes.writes [NODES]. Nodes with simulated machines fall ill one after the other, are
-rebooted by a Job (one write more than by EC2), examined and returned. Everything of ours counts, the agents' words and
-the Ledger too; evictions and Events aside. Bar: at most 16.
+rebooted by a Job (one write more than by EC2), examined and returned. Everything of ours counts, the agents' news and
+the Ledger too; evictions, Events and heartbeats aside. Bar: at most 16.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def remediate(cluster: Cluster, folder: Path, nodes: list[str], kubelet: SimKube
         process.terminate()
         process.wait(30)
     told = Counter(_what(entry) for entry in cluster.audit(mark) if _counts(entry))
-    told["agents' words"] = sum(kubelet.published[node] for node in nodes)
+    told["agents' news"] = sum(kubelet.published[node] for node in nodes)
     return told
 
 

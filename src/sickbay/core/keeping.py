@@ -13,7 +13,9 @@ from sickbay.core.turn import Decision, NodeSlice
 from sickbay.model import Case, NodeRecord, Phase
 
 NOW = 0.0  # what a crash must not lose
-SOON_S = 10.0  # watch time: a phase in which nothing is done that could do harm if nobody remembered it
+# Watch time: a phase in which nothing is done that could do harm if nobody remembered it. Longer than policy.settle_s:
+# else each case would be written once just before its next phase is.
+SOON_S = 15.0
 LATER_S = 120.0  # what the next leader would see for itself; a crash meanwhile tells one notice twice, by the same key
 
 
