@@ -114,6 +114,7 @@ def test_look_agrees_with_observe_and_only_selected_nodes_are_seen(
     assert seen[here].jobs == (f"{namespace}/pytorchjob/llama",)
     assert until(lambda: {n.name: n for n in eyes.observe().nodes}[here] == eyes.look(here), "observe agrees with look")
     assert eyes.look("no-such-node") is None
+    assert (eyes.instance(here), eyes.instance("no-such-node")) == (seen[here].instance, "")
 
 
 def test_a_look_needs_no_eyes_and_reads_what_is_there_now(scene: Scene, nodes: Nodes, namespace: str, api: Api) -> None:

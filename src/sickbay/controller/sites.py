@@ -58,6 +58,7 @@ class Site:
     close: Callable[[], None] = lambda: None
     rivals: Callable[[], Rivalry] = Rivalry
     api: Api | None = None  # of a cluster, for Events
+    instance: Callable[[str], str] = lambda node: ""  # the machine of a node, for receivers of the originals' payload
     watch_age: Callable[[], float] | None = None  # seconds since the platform's watch last heard anything
 
 
@@ -103,7 +104,7 @@ def _kubernetes(settings: Settings, trial: Trial) -> Site:
     api = open_api(kube.kubeconfig, kube.context)
     platform = KubernetesPlatform(site_of(api, kube, clock, settings.cluster))
     return Site(platform, clock, close=platform.close, rivals=lambda: _rivals(platform), api=api,
-                watch_age=platform.eyes.age_s)  # fmt: skip
+                instance=platform.eyes.instance, watch_age=platform.eyes.age_s)  # fmt: skip
 
 
 def _rivals(platform: KubernetesPlatform) -> Rivalry:
@@ -191,4 +192,4 @@ def open_leader(settings: Settings) -> NamedLeader:
 def open_notifiers(settings: Settings, site: Site) -> list[Notifier]:
     from sickbay.notifiers import notifiers_of
 
-    return notifiers_of(settings, api=site.api)
+    return notifiers_of(settings, api=site.api, instance=site.instance)

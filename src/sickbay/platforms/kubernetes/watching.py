@@ -164,6 +164,11 @@ class Eyes:
         seen = self._nodes.get(name)
         return seen.node.mark if seen is not None else ""
 
+    def instance(self, name: str) -> str:
+        """The machine of a node; "" when the watch does not know the node (any more)."""
+        seen = self._nodes.get(name)
+        return seen.node.instance if seen is not None else ""
+
     # -- nodes (on their own thread)
 
     def _hear_node(self, told: Put[NodeObject] | Gone | Synced) -> None:
