@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, JobPhase
 from sickbay.platforms.kubernetes.gangs.restart import restart_job
@@ -67,12 +69,29 @@ def test_a_drained_jobset_ends_whole_and_restarts_elsewhere_without_spending_its
     assert {(p.metadata.annotations or {})["sickbay.dev/attempt"] for p in jobsets.pods()} == {"2"}
 
 
+class Meddled(Api):
+    """The real client, where somebody writes each Job just before our own first write of it."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api.access)
+        self.meddled: set[str] = set()
+
+    def replace(self, path: str, body: object, kind: type[Any], **params: str) -> Any:
+        if "/jobs/" in path and path not in self.meddled:
+            self.meddled.add(path)
+            self.patch(path, {"metadata": {"annotations": {"test.example/by": "somebody"}}}, Anything)
+        return super().replace(path, body, kind, **params)
+
+
 def test_a_suspect_is_kept_off_also_where_the_kind_cannot_be_steered(jobsets: Ground) -> None:
     here = jobsets.nodes(4)
     job = jobsets.running(a_jobset(jobsets))
     jobsets.do(jobsets.stop(job))
     good = [node for node in here if node != job.rank_nodes[0]]
-    done = jobsets.do(jobsets.restart(job, *good))
+    api = Meddled(jobsets.api)
+    done = restart_job(replace(jobsets.site, api=api), jobsets.restart(job, *good))
+    api.close()
+    assert len(api.meddled) == 2
     assert isinstance(done, Done)
     assert "the cordon" in done.detail or "kept off" in done.detail
     assert set(jobsets.running(job.id).nodes) == set(good)

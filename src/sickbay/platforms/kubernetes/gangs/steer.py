@@ -6,14 +6,16 @@ terms about metadata.name that nobody else writes. Pure, but for `unlocked`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from functools import partial
 from typing import Any
 
 from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.model import Action
 from sickbay.platforms.kubernetes.gangs import kinds, words
-from sickbay.platforms.kubernetes.gangs.read import Found
+from sickbay.platforms.kubernetes.gangs.read import Found, settle_conflicts
 from sickbay.platforms.kubernetes.site import Site
 
 MOST_SHUNNED = 32  # nodes in one affinity: a gang under more suspicion than that has another problem
@@ -104,11 +106,13 @@ def keep_children_off(site: Site, found: Found, nodes: list[str]) -> None:
     meta = found.gang.object.metadata
     folder, label = names.jobs(meta.namespace), f"{kinds.JOBSET_NAME}={meta.name}"
     for child in site.api.list(folder, dict[str, Any], labelSelector=label):
-        if not child["spec"].get("suspend"):
-            continue
-        try:
-            whole = unlock_job(site, f"{folder}/{child['metadata']['name']}")
-            keep_off(whole["spec"]["template"], nodes)
-            site.api.replace(f"{folder}/{child['metadata']['name']}", whole, dict[str, Any])
-        except ApiError:
-            return
+        if child["spec"].get("suspend"):
+            path = f"{folder}/{child['metadata']['name']}"
+            with contextlib.suppress(ApiError):
+                settle_conflicts(partial(_keep_child_off, site, path, nodes))  # its own controller writes it as well
+
+
+def _keep_child_off(site: Site, path: str, nodes: list[str]) -> None:
+    whole = unlock_job(site, path)
+    keep_off(whole["spec"]["template"], nodes)
+    site.api.replace(path, whole, dict[str, Any])
