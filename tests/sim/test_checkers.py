@@ -146,6 +146,17 @@ def test_an_examination_runs_on_a_node_that_is_open() -> None:
     assert "but its mark is none" in complaints(ward)
 
 
+@pytest.mark.parametrize(("later_s", "complained"), [(60.0, False), (600.0, True)])
+def test_an_examination_begins_before_anybody_could_see_that_its_node_was_made_again(
+    later_s: float, complained: bool
+) -> None:
+    ward = unwatched()
+    ward.world.note("rejoined", NODE, instance="i-1")
+    ward.world.run_for(later_s)
+    asks(ward, Verb.VERIFY, checks="dcgm-l2")
+    assert ("but its mark is none" in complaints(ward)) == complained
+
+
 @pytest.mark.parametrize("end", [Phase.DISMISSED, Phase.DEFERRED, Phase.RESOLVED])
 def test_a_case_ends_and_leaves_its_mark(end: Phase) -> None:
     ward = unwatched()
