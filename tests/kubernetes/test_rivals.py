@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -199,9 +199,8 @@ def as_stranger(cluster: Cluster, folder: Path) -> Iterator[Api]:
     path = folder / "stranger.kubeconfig"
     config = {"clusters": admin["clusters"], "users": users, "contexts": context, "current-context": "x"}
     path.write_text(json.dumps(config))
-    api = open_api(str(path))
-    yield api
-    api.close()
+    with closing(open_api(str(path))) as api:
+        yield api
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sickbay.errors import UserError
+from sickbay.errors import Unreachable, UserError
 from sickbay.kube import names
 from sickbay.kube.api import Api, open_api
 from sickbay.kube.names import keys
 from sickbay.kube.objects import Anything
 from sickbay.model import Change, JobChanged, JobPhase, Node, NodeChanged, NodeDeleted, Verb
+from sickbay.platforms.kubernetes import watching
 from sickbay.platforms.kubernetes.cordon import cordon, release
 from sickbay.platforms.kubernetes.sight import look
 from sickbay.platforms.kubernetes.site import Site
@@ -38,6 +39,16 @@ from tests.kubernetes.test_rivals import as_stranger
 
 KEYS = keys()
 AnApi = TypeVar("AnApi", bound=Api)
+
+
+class LossyApi(CountedApi):
+    """The answer to the first question about a list is lost."""
+
+    def get(self, path: str, kind: type[Any], **params: str) -> Any:
+        if params.get("limit") == "1" and path not in self.asked:
+            self.asked.append(path)
+            raise Unreachable(f"GET {path}", "timed out")
+        return super().get(path, kind, **params)
 
 
 class Scene:
@@ -327,6 +338,17 @@ def test_a_controller_without_its_rights_says_at_once_which_ones_are_missing(
     with as_stranger(cluster, tmp_path) as stranger:
         eyes = scene.eyes(stranger)
         with pytest.raises(UserError, match=r"does not let us list /api/v1/.* Give Sickbay's service account"):
+            eyes.observe()
+        eyes.close()
+
+
+def test_a_question_whose_answer_got_lost_is_asked_again(
+    scene: Scene, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "PROBE_S", 0.2)
+    with as_stranger(cluster, tmp_path) as stranger:
+        eyes = scene.eyes(scene.mind(LossyApi(stranger)))
+        with pytest.raises(UserError, match="does not let us list"):
             eyes.observe()
         eyes.close()
 

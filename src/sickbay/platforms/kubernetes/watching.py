@@ -35,7 +35,7 @@ Sink = Callable[[Change], None]
 
 AGAIN_S = 5.0  # after a look that the API server did not answer
 STRAY_S = 10.0  # between two looks at a node that is marked and not selected
-PROBE_S = 3.0  # of waiting for a list, before we ask why
+PROBE_S = 3.0  # of waiting for a list, before we ask why; and again, for an answer may get lost
 GATHER_S = 0.25
 SYNC_S = 120.0  # for the first list of everything; a large cluster takes seconds
 # A provider may say "terminated" only minutes after the object went.
@@ -113,11 +113,11 @@ class Eyes:
         end = self._site.clock.monotonic() + self._sync_s
         waits = [(names.NODES, self._node_watch.synced), (names.PODS, self._pod_watch.synced)]
         for path, synced in waits + [(watch.source.path, watch.synced) for watch in self._job_watches]:
-            if not synced.wait(min(PROBE_S, self._sync_s)):
+            while not synced.wait(min(PROBE_S, max(0.1, end - self._site.clock.monotonic()))):
                 self._probe(path)
-            if not synced.wait(max(0.1, end - self._site.clock.monotonic())):
-                why = f"not all of it could be listed within {self._sync_s:.0f} s; the log has what the server said"
-                raise Unreachable(f"GET {path}", why)
+                if self._site.clock.monotonic() >= end:
+                    why = f"not all of it could be listed within {self._sync_s:.0f} s; the log has what the server said"
+                    raise Unreachable(f"GET {path}", why)
 
     def _probe(self, path: str) -> None:
         """A list that takes long may never come: without the rights no waiting helps."""
