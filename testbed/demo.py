@@ -24,7 +24,7 @@ from testbed.cluster import Cluster
 from testbed.kubelet import SimKubelet
 
 ROOT = Path(__file__).parent.parent
-NODES, WITHIN_S = 6, 240.0
+NODES, WITHIN_S, AGENT_S = 6, 240.0, 40.0
 ENDS = ("RESOLVED", "DISMISSED", "DEFERRED", "ESCALATED")
 
 
@@ -101,7 +101,8 @@ def _scene(cluster: Cluster, kubelet: SimKubelet, sick: str, store: KubernetesSt
     with kubelet.lock:
         kubelet.world.strike("gpu_lost_79", kubelet.nodes[sick], 3, cure="reboot")
     ended = follow(store)
-    say()
+    say("\nIts agent starts with the machine, and says how it is:")
+    _heard(cluster, sick)
     show(cluster, "get", "nodecases", "-n", "sickbay", "-o", "wide")
     show(cluster, "get", "jobs", "-n", "sickbay")
     show(cluster, "get", "nodes", "-L", columns)
@@ -109,6 +110,15 @@ def _scene(cluster: Cluster, kubelet: SimKubelet, sick: str, store: KubernetesSt
     if ended != "RESOLVED":
         say(log.read_text(errors="replace")[-3000:])
     return 0 if ended == "RESOLVED" else 1
+
+
+def _heard(cluster: Cluster, node: str) -> None:
+    """Until the agent of the new boot has spoken: the labels are its words, not the controller's."""
+    end, label = time.monotonic() + AGENT_S, keys().status.replace(".", "\\.")
+    while time.monotonic() < end:
+        if cluster.kubectl("get", "node", node, "-o", f"jsonpath={{.metadata.labels.{label}}}") == "pass":
+            return
+        time.sleep(0.5)
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

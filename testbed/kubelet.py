@@ -104,11 +104,12 @@ class SimKubelet:
     # -- the thread
 
     def _serve(self) -> None:
-        began, virtual = time.monotonic(), self.world.now
+        last = time.monotonic()
         while not self._stop.wait(TICK_S):
             try:
-                with self.lock:
-                    self.world.run_until(max(self.world.now, virtual + (time.monotonic() - began) * self._pace))
+                with self.lock:  # a treatment takes the world forward by itself: from there it goes on
+                    last, before = time.monotonic(), last
+                    self.world.run_until(self.world.now + (last - before) * self._pace)
                 self._mirror()
                 if self._agents:
                     self._speak()

@@ -46,6 +46,9 @@ class AlreadyExists(StoreError):
     pass
 
 
+TEST_FAILED = ("the server rejected our request due to an error in our request", "testing value", "does not apply")
+
+
 class ApiError(SickbayError):
     """An answer other than 2xx. `retry_after` is in seconds, 0 when the server named none; `causes` are its details."""
 
@@ -65,6 +68,12 @@ class ApiError(SickbayError):
     def conflict(self) -> bool:
         """Our resourceVersion is old, or create found one."""
         return self.status == 409
+
+    @property
+    def stale(self) -> bool:
+        """What the write was decided on is not true any more: read again. A JSON patch whose test failed is 422, and so
+        is a denial by an admission policy, in the policy's own words."""
+        return self.conflict or (self.status == 422 and self.said.casefold().startswith(TEST_FAILED))
 
     @property
     def expired(self) -> bool:

@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sickbay.errors import ApiError, Unreachable
 from sickbay.kube.access import from_kubeconfig
 from sickbay.kube.api import Api, segment
+from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import Anything
 from testbed.cluster import Cluster
 from testbed.proxy import Proxy
@@ -60,6 +62,24 @@ def test_a_second_create_and_an_old_version_are_conflicts(api: Api, path: str) -
     with pytest.raises(ApiError, match="the object has been modified") as told:
         api.patch(f"{path}/a", stale, Anything)
     assert told.value.conflict
+
+
+def test_a_write_is_decided_anew_while_others_are_faster_and_given_up_after_a_few(api: Api, path: str) -> None:
+    api.create(path, _a_map("a"), Anything)
+    rivals = iter("bcd")
+
+    def ask() -> str:
+        seen = api.get(f"{path}/a", Anything).metadata.resource_version
+        if (word := next(rivals, "")) != "":
+            api.patch(f"{path}/a", {"data": {"text": word}}, Anything)
+        mine = {"metadata": {"resourceVersion": seen}, "data": {"text": "mine"}}
+        return api.patch(f"{path}/a", mine, dict[str, Any])["data"]["text"]  # type: ignore[no-any-return]
+
+    assert settle(ask) == "mine"
+    rivals = iter("bcdefgh")
+    with pytest.raises(ApiError, match="the object has been modified"):
+        settle(ask)
+    assert next(rivals) == "g", "five tries"
 
 
 def test_a_body_that_the_server_does_not_accept_is_refused_with_its_words(api: Api, path: str) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sickbay.kube.api import Api
+from sickbay.kube.conflicts import settle
 from sickbay.model import Action, Before, Done, Node, Place, Verb
 from sickbay.platforms.kubernetes import treatment
 from sickbay.platforms.kubernetes.cordon import cordon
 from sickbay.platforms.kubernetes.drain import drain
-from sickbay.platforms.kubernetes.gangs.read import settle_conflicts
 from sickbay.platforms.kubernetes.guard import refusal, unguarded
 from sickbay.platforms.kubernetes.platform import DOORS
 from sickbay.platforms.kubernetes.sight import look
@@ -109,7 +109,7 @@ def sent(site: Site, node: str, key: str, state: str = treatment.SENT) -> None:
     seen = look(site, node)
     assert seen is not None
     known = Treatment(key, "REBOOT", site.clock.now(), seen.boot_id, seen.instance, state, uid=seen.uid)
-    settle_conflicts(lambda: treatment.remember(site, read(site.api, node), known))
+    settle(lambda: treatment.remember(site, read(site.api, node), known))
 
 
 def test_a_node_that_is_ours_and_empty_may_be_treated(site: Site, node: str) -> None:

@@ -147,4 +147,4 @@ def test_who_else_wrote_the_cordon_is_read_from_the_servers_own_record() -> None
     ],
 )
 def test_old_knowledge_and_a_refusal_are_told_apart(error: ApiError, stale: bool) -> None:
-    assert marks.is_stale(error) is stale
+    assert error.stale is stale

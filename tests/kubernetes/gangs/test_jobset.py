@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from sickbay.errors import ApiError
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, JobPhase
@@ -93,8 +95,32 @@ def test_a_suspect_is_kept_off_also_where_the_kind_cannot_be_steered(jobsets: Gr
     api.close()
     assert len(api.meddled) == 2
     assert isinstance(done, Done)
-    assert "the cordon" in done.detail or "kept off" in done.detail
+    assert f"kept off {job.rank_nodes[0]} by" in done.detail
     assert set(jobsets.running(job.id).nodes) == set(good)
+
+
+class Forbidden(Api):
+    """The real client, without the right to write Jobs."""
+
+    def replace(self, path: str, body: object, kind: type[Any], **params: str) -> Any:
+        if "/jobs/" in path:
+            raise ApiError(403, "Forbidden", "jobs.batch is forbidden", f"PUT {path}")
+        return super().replace(path, body, kind, **params)
+
+
+def test_a_restart_that_cannot_keep_off_a_suspect_says_so_and_goes_on(jobsets: Ground) -> None:
+    here = jobsets.nodes(4)
+    job = jobsets.running(a_jobset(jobsets))
+    jobsets.do(jobsets.stop(job))
+    sick = job.rank_nodes[0]
+    with closing(Forbidden(jobsets.api.access)) as api:
+        done = restart_job(
+            replace(jobsets.site, api=api), jobsets.restart(job, *(node for node in here if node != sick))
+        )
+    assert isinstance(done, Done)
+    assert f"; may still land on {sick} unless it is cordoned: Job llama-" in done.detail
+    assert "(jobs.batch is forbidden)" in done.detail
+    jobsets.running(job.id)
 
 
 def test_a_restart_by_its_own_controller_is_an_attempt_and_our_stop_of_the_one_before_is_refused(

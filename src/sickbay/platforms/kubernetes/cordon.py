@@ -45,7 +45,7 @@ def _write(site: Site, node: NodeObject, ops: list[Op], done: Done) -> Outcome |
     try:
         site.api.patch(names.node(name), ops, Anything, how="json", fieldManager=marks.MANAGER)
     except ApiError as error:
-        if marks.is_stale(error) or error.not_found:
+        if error.stale or error.not_found:
             return None
         if error.refused:
             return Failed(f"the API server refuses our write to {name}: {error.said}")

@@ -216,5 +216,5 @@ def _patch(site: Site, node: NodeObject, ops: list[marks.Op]) -> None:
     try:
         site.api.patch(names.node(node.metadata.name), ops, NodeObject, how="json", fieldManager=marks.MANAGER)
     except ApiError as error:
-        if not marks.is_stale(error):
+        if not error.stale:
             raise

@@ -13,9 +13,11 @@ import logging
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from sickbay.errors import ApiError
 from sickbay.kube import names
+from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject, Taint
 from sickbay.platforms.kubernetes import marks, successors
 from sickbay.platforms.kubernetes.site import Site
@@ -27,7 +29,6 @@ log = logging.getLogger(__name__)
 AGAIN_S = 5.0
 NEW_S = 900.0  # an older object was there before we looked, not new
 VALUE = "unexamined"
-TRIES = 5
 
 
 class Gatekeeper:
@@ -113,20 +114,19 @@ def is_gated(site: Site, node: NodeObject) -> bool:
 
 def close_gate(site: Site, name: str) -> bool:
     """Taint it, and note on the node that this was its gate. False if it is gone or has been gated before."""
-    for left in reversed(range(TRIES)):
-        node = site.api.find(names.node(name), NodeObject)
-        if node is None or node.metadata.annotation(site.keys.newcomer) == node.metadata.uid:
-            return False
-        try:
-            site.api.patch(names.node(name), _closing(site, node), NodeObject, how="json")
-        except ApiError as error:
-            if not marks.is_stale(error) or not left:
-                raise
-            continue
-        if (due := successors.due_for(site, node)) is not None:
-            successors.met(site, due)
-        return True
-    return False
+    closed = settle(partial(_close, site, name))
+    if closed is not None and (due := successors.due_for(site, closed)) is not None:
+        successors.met(site, due)
+    return closed is not None
+
+
+def _close(site: Site, name: str) -> NodeObject | None:
+    """The node as it was before."""
+    node = site.api.find(names.node(name), NodeObject)
+    if node is None or node.metadata.annotation(site.keys.newcomer) == node.metadata.uid:
+        return None
+    site.api.patch(names.node(name), _closing(site, node), NodeObject, how="json")
+    return node
 
 
 def _closing(site: Site, node: NodeObject) -> list[marks.Op]:

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from sickbay.errors import ApiError
 from sickbay.kube.names import Keys
 from sickbay.kube.objects import Meta, NodeObject, Shape, Taint
 from sickbay.model import Action
@@ -31,7 +30,6 @@ HOLD_OFF = {
 }
 LONGEST = 256  # of a rival's value that we keep for him
 MOST_BYTES = 4_096  # of the whole memory
-STALE = ("the server rejected our request due to an error in our request", "testing value", "does not apply")
 
 Op = dict[str, Any]
 
@@ -89,11 +87,6 @@ def is_closed(node: NodeObject, keys: Keys, case: str) -> bool:
 
 def find_taint(node: NodeObject, key: str, effect: str = NO_SCHEDULE) -> int | None:
     return next((i for i, t in enumerate(node.spec.taints or ()) if (t.key, t.effect) == (key, effect)), None)
-
-
-def is_stale(error: ApiError) -> bool:
-    """Did a test fail, so that the object must be read again? A denial by policy is 422 as well, in its own words."""
-    return error.conflict or (error.status == 422 and error.said.casefold().startswith(STALE))
 
 
 # --- what was there before --------------------------------------------------------------------------------------------

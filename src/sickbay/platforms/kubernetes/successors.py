@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import msgspec
 
-from sickbay.errors import ApiError
 from sickbay.kube.api import segment
+from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import Meta, NodeObject, Shape
 from sickbay.model import Action
 from sickbay.platforms.kubernetes.site import Site
@@ -22,7 +23,6 @@ from sickbay.platforms.kubernetes.views import instance_of
 NAME = "sickbay-successors"
 MOST = 200
 FORGET_S = 86_400.0
-TRIES = 5
 
 Lines = dict[str, "Successor"]
 
@@ -101,18 +101,16 @@ def _lines(site: Site, found: ConfigMap | None) -> dict[str, Successor]:
 
 def _change(site: Site, change: Callable[[Lines], Lines]) -> None:
     """Read, change, write while nobody else did; made when it is not there."""
-    for left in reversed(range(TRIES)):
-        found = _read(site)
-        before = _lines(site, found)
-        data = {slot: msgspec.json.encode(asdict(line)).decode() for slot, line in change(before).items()}
-        meta = {"name": NAME, "namespace": site.settings.namespace}
-        try:
-            if found is None:
-                site.api.create(_folder(site), {"metadata": meta, "data": data}, ConfigMap)
-            else:
-                meta["resourceVersion"] = found.metadata.resource_version
-                site.api.replace(f"{_folder(site)}/{NAME}", {"metadata": meta, "data": data}, ConfigMap)
-            return
-        except ApiError as error:
-            if not error.conflict or not left:
-                raise
+    settle(partial(_change_once, site, change))
+
+
+def _change_once(site: Site, change: Callable[[Lines], Lines]) -> None:
+    found = _read(site)
+    before = _lines(site, found)
+    data = {slot: msgspec.json.encode(asdict(line)).decode() for slot, line in change(before).items()}
+    meta = {"name": NAME, "namespace": site.settings.namespace}
+    if found is None:
+        site.api.create(_folder(site), {"metadata": meta, "data": data}, ConfigMap)
+    else:
+        meta["resourceVersion"] = found.metadata.resource_version
+        site.api.replace(f"{_folder(site)}/{NAME}", {"metadata": meta, "data": data}, ConfigMap)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from sickbay import wire
 from sickbay.errors import ApiError
 from sickbay.kube import names
+from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject, PodObject, Taint
 from sickbay.kube.results import stamp
 from sickbay.model import Finding, Severity
@@ -35,7 +37,6 @@ CHECKS = ("dcgm-l2",)
 VALUE = "sweep"
 EVERY_S = 2.0
 SPARE_S = 120.0  # a taint's end lies so long after the Job's own
-TRIES = 6
 SYSTEM = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/disrupt", "ToBeDeletedBy")
 
 Say = Callable[[str], None]
@@ -216,21 +217,18 @@ class Sweep:
 
     def _changed(self, name: str, change: Callable[[NodeObject], list[marks.Op] | str]) -> str:
         """Read, patch, and again while somebody else was faster. "" when done, else why not."""
-        for left in reversed(range(TRIES)):
-            node = self.site.api.find(names.node(name), NodeObject)
-            if node is None:
-                return "it is not there any more"
-            ops = change(node)
-            if isinstance(ops, str) or not ops:
-                return ops if isinstance(ops, str) else ""
-            try:
-                body = [marks.same("/metadata/uid", node.metadata.uid), *room(node), *ops]
-                self.site.api.patch(names.node(name), body, NodeObject, how="json")
-                return ""
-            except ApiError as error:
-                if not marks.is_stale(error) or not left:
-                    raise
-        raise AssertionError("not reached")
+        return settle(partial(self._change, name, change))
+
+    def _change(self, name: str, change: Callable[[NodeObject], list[marks.Op] | str]) -> str:
+        node = self.site.api.find(names.node(name), NodeObject)
+        if node is None:
+            return "it is not there any more"
+        ops = change(node)
+        if isinstance(ops, str) or not ops:
+            return ops if isinstance(ops, str) else ""
+        body = [marks.same("/metadata/uid", node.metadata.uid), *room(node), *ops]
+        self.site.api.patch(names.node(name), body, NodeObject, how="json")
+        return ""
 
     # -- what others left
 

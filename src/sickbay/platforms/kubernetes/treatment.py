@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import msgspec
 
-from sickbay.errors import ApiError
 from sickbay.kube import names
+from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Failed, Lost, Outcome, Unguarded, Verb
 from sickbay.platforms.kubernetes.site import Site
@@ -34,7 +35,6 @@ HOLDS_S: Mapping[str, float] = {
     Verb.POWER_CYCLE: 840.0,
     Verb.REPLACE: 1_740.0,
 }
-TRIES = 3  # of read, guard and write, while others write to the node at the same time
 LONGEST = 400
 
 Guard = Callable[[Site, Action], str]  # "" or why the treatment is refused at the door
@@ -89,21 +89,19 @@ def read(site: Site, name: str) -> NodeObject | None:
 
 def begin(site: Site, action: Action, guard: Guard) -> tuple[NodeObject, Treatment] | Outcome:
     """Guard, then remember that the call is about to be made: both for the same version of the node, or neither."""
-    for left in reversed(range(TRIES)):
-        node = read(site, action.place.node)
-        why = guard(site, action) if node else f"there is no node {action.place.node}"
-        if why or node is None:
-            return Unguarded(why)
-        made = Treatment(
-            action.key, action.verb.value, site.clock.now(), boot_of(node), instance_of(node),
-            uid=node.metadata.uid, machine=node.spec.provider_id,
-        )  # fmt: skip
-        try:
-            return remember(site, node, made), made
-        except ApiError as error:
-            if not error.conflict or not left:
-                raise
-    raise AssertionError("not reached")
+    return settle(partial(_begin, site, action, guard))
+
+
+def _begin(site: Site, action: Action, guard: Guard) -> tuple[NodeObject, Treatment] | Outcome:
+    node = read(site, action.place.node)
+    why = guard(site, action) if node else f"there is no node {action.place.node}"
+    if why or node is None:
+        return Unguarded(why)
+    made = Treatment(
+        action.key, action.verb.value, site.clock.now(), boot_of(node), instance_of(node),
+        uid=node.metadata.uid, machine=node.spec.provider_id,
+    )  # fmt: skip
+    return remember(site, node, made), made
 
 
 def remember(site: Site, node: NodeObject, treatment: Treatment) -> NodeObject:
@@ -116,17 +114,15 @@ def remember(site: Site, node: NodeObject, treatment: Treatment) -> NodeObject:
 
 def move(site: Site, name: str, known: Treatment, state: str, detail: str = "") -> bool:
     """Write the next state of a treatment if the node still remembers this one; False if it does not."""
-    for left in reversed(range(TRIES)):
-        node = read(site, name)
-        if node is None or (there := treatment_on(site, node)) is None or there.key != known.key:
-            return False
-        try:
-            remember(site, node, replace(there, state=state, detail=detail[:LONGEST]))
-            return True
-        except ApiError as error:
-            if not error.conflict or not left:
-                raise
-    return False
+    return settle(partial(_move, site, name, known.key, state, detail[:LONGEST]))
+
+
+def _move(site: Site, name: str, key: str, state: str, detail: str) -> bool:
+    node = read(site, name)
+    if node is None or (there := treatment_on(site, node)) is None or there.key != key:
+        return False
+    remember(site, node, replace(there, state=state, detail=detail))
+    return True
 
 
 def forgotten(action: Action, node: NodeObject | None) -> Outcome:

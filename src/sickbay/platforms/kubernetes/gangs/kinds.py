@@ -169,7 +169,7 @@ def _train_templates(whole: dict[str, Any]) -> list[dict[str, Any]]:
 TRAINER_JOBS = [{"name": "node"}]  # what every runtime of Kubeflow Trainer calls the replicated job that trains
 
 BY_AFFINITY = "node affinity, written while it is suspended"
-BY_CORDON = "the cordon only: its template does not let node affinity be changed"
+BY_CHILDREN = "node affinity, in the Jobs it has made: its own template does not let it be changed"
 
 KINDS: tuple[Kind, ...] = (
     Kind(
@@ -179,7 +179,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "jobset", "JobSet", "jobset.x-k8s.io/v1alpha2", "jobsets", ("suspend",), ("Completed",), _jobset_ranks,
-        _jobset_templates, False, BY_CORDON,
+        _jobset_templates, False, BY_CHILDREN,
         "failurePolicy.maxRestarts, unless a rule RestartJobSetAndIgnoreMaxRestarts takes infrastructure failures",
     ),
     Kind(
@@ -189,7 +189,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "trainjob", "TrainJob", "trainer.kubeflow.org/v1alpha1", "trainjobs", ("suspend",), ("Complete",),
-        _train_ranks, _train_templates, False, BY_CORDON,
+        _train_ranks, _train_templates, False, BY_CHILDREN,
         "whatever the JobSet of its runtime sets: failurePolicy there, not on the TrainJob",
     ),
 )  # fmt: skip

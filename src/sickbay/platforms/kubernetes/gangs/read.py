@@ -6,13 +6,12 @@ when the job itself does not say how it is to be recovered), however large the g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.objects import Anything, Meta, NodeObject, PodObject
 from sickbay.model import Action, JobPhase
@@ -22,8 +21,6 @@ from sickbay.platforms.kubernetes.gangs.kinds import GangObject, Kind, id_of
 from sickbay.platforms.kubernetes.gangs.show import Gang, Memory
 from sickbay.platforms.kubernetes.site import Site
 
-T = TypeVar("T")
-CONFLICTS = 3
 MANY = 16  # nodes: from here on one list is cheaper than a read of each
 
 POD_LABEL = {
@@ -158,15 +155,3 @@ def look(site: Site, found: Found) -> tuple[JobPhase, str]:
     pods = [pod for pod in found.gang.pods if ranks.disruption(pod) and pod.spec.node_name]
     held = marks(site, {pod.spec.node_name for pod in pods}) if pods else {}
     return show.phase_of(found.gang, Memory(), lambda node: held.get(node, ""))
-
-
-def settle_conflicts(ask: Callable[[], T]) -> T:
-    """A job's own controller writes its object all the time: read and decide again before giving up. Every write of
-    ours names the version that was read, so none was made when this happens."""
-    for _ in range(CONFLICTS):
-        try:
-            return ask()
-        except ApiError as error:
-            if not error.conflict:
-                raise
-    return ask()

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import Anything
 from sickbay.model import Action, Done, Failed, JobPhase, Lost, Outcome, Retry
 from sickbay.platforms.kubernetes.gangs import bare, kinds, kueue, recreate, show, steer, telling, words
-from sickbay.platforms.kubernetes.gangs.read import Found, job_named, living, look, marks, read, settle_conflicts
+from sickbay.platforms.kubernetes.gangs.kinds import Kind
+from sickbay.platforms.kubernetes.gangs.read import Found, job_named, living, look, marks, read
 from sickbay.platforms.kubernetes.gangs.show import Memory
 from sickbay.platforms.kubernetes.gangs.stop import LATER_S, is_over, not_ours
 from sickbay.platforms.kubernetes.site import Site
 
 
 def restart_job(site: Site, action: Action) -> Outcome:
-    return settle_conflicts(lambda: _restart_job(site, action))
+    return settle(lambda: _restart_job(site, action))
 
 
 def _restart_job(site: Site, action: Action) -> Outcome:
@@ -136,12 +138,18 @@ def _resume(site: Site, found: Found, action: Action, notes: dict[str, str | Non
     if gang.kind.word == "trainjob":  # its overrides may be changed only while `suspend` stays set
         whole = site.api.replace(found.path, {**whole, **_with_notes(found, whole)}, dict[str, Any])
         steer.annotate(whole, notes)
-    if not gang.kind.steers and shunned:
-        steer.keep_children_off(site, found, shunned)
+    loose = steer.keep_children_off(site, found, shunned) if shunned and not gang.kind.steers else []
     steer.put(whole["spec"], gang.kind.suspension(False))
     site.api.replace(found.path, whole, Anything)
-    kept = f"; kept off {', '.join(shunned[:3])} by {gang.kind.keeps_off}" if shunned else ""
+    kept = _kept(gang.kind, shunned, loose) if shunned else ""
     return Done(f"{gang.id} attempt {notes[words.ATTEMPT]} is resumed from step {notes[words.FROM_STEP]}{kept}")
+
+
+def _kept(kind: Kind, shunned: list[str], loose: list[str]) -> str:
+    off = ", ".join(shunned[:3])
+    if loose:
+        return f"; may still land on {off} unless it is cordoned: {'; '.join(loose[:3])}"
+    return f"; kept off {off} by {kind.keeps_off}"
 
 
 def _with_notes(found: Found, whole: dict[str, Any]) -> dict[str, Any]:

@@ -6,16 +6,16 @@ terms about metadata.name that nobody else writes. Pure, but for `unlocked`.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from functools import partial
 from typing import Any
 
 from sickbay.errors import ApiError
 from sickbay.kube import names
+from sickbay.kube.conflicts import settle
 from sickbay.model import Action
 from sickbay.platforms.kubernetes.gangs import kinds, words
-from sickbay.platforms.kubernetes.gangs.read import Found, settle_conflicts
+from sickbay.platforms.kubernetes.gangs.read import Found
 from sickbay.platforms.kubernetes.site import Site
 
 MOST_SHUNNED = 32  # nodes in one affinity: a gang under more suspicion than that has another problem
@@ -100,16 +100,22 @@ def _write(spec: dict[str, Any], terms: list[dict[str, Any]]) -> None:
         del spec["affinity"]
 
 
-def keep_children_off(site: Site, found: Found, nodes: list[str]) -> None:
-    """A JobSet's own template cannot be steered, the Jobs it has made can while they are still suspended. Best effort:
-    the cordon of a sick node holds without it."""
+def keep_children_off(site: Site, found: Found, nodes: list[str]) -> list[str]:
+    """A JobSet's own template cannot be steered, the Jobs it has made can while they are still suspended. Returns why
+    not, a line each: a restart does not wait for it, the cordon of a sick node holds without."""
     meta = found.gang.object.metadata
     folder, label = names.jobs(meta.namespace), f"{kinds.JOBSET_NAME}={meta.name}"
-    for child in site.api.list(folder, dict[str, Any], labelSelector=label):
-        if child["spec"].get("suspend"):
-            path = f"{folder}/{child['metadata']['name']}"
-            with contextlib.suppress(ApiError):
-                settle_conflicts(partial(_keep_child_off, site, path, nodes))  # its own controller writes it as well
+    children = site.api.list(folder, dict[str, Any], labelSelector=label)
+    waiting = [child["metadata"]["name"] for child in children if child["spec"].get("suspend")]
+    if not waiting:
+        return ["it has no suspended Job that could be told"]
+    loose: list[str] = []
+    for name in waiting:
+        try:
+            settle(partial(_keep_child_off, site, f"{folder}/{name}", nodes))  # its own controller writes it as well
+        except ApiError as error:
+            loose.append(f"Job {name} ({error.said})")
+    return loose
 
 
 def _keep_child_off(site: Site, path: str, nodes: list[str]) -> None:

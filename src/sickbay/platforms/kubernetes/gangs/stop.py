@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import Anything, PodObject
 from sickbay.model import Action, Done, Failed, JobPhase, Outcome, Retry, Started
 from sickbay.platforms.kubernetes.gangs import bare, kinds, kueue, logs, progress, ranks, show, telling, words
@@ -22,7 +23,6 @@ from sickbay.platforms.kubernetes.gangs.read import (
     look,
     may_be_managed,
     read,
-    settle_conflicts,
 )
 from sickbay.platforms.kubernetes.gangs.show import Memory
 from sickbay.platforms.kubernetes.site import Site
@@ -33,7 +33,7 @@ MOST_TAILS = 12  # logs read at a stop: it must answer within ten seconds
 
 
 def stop_job(site: Site, action: Action) -> Outcome:
-    return settle_conflicts(lambda: _stop_job(site, action))
+    return settle(lambda: _stop_job(site, action))
 
 
 def _stop_job(site: Site, action: Action) -> Outcome:
@@ -172,7 +172,7 @@ def give_way(site: Site, case: str, pods: Sequence[PodObject]) -> tuple[str, ...
     on it. The pods of those that are returned end without an eviction; when their controller takes longer than
     PATIENCE_S they are no longer returned. Idempotent. Jobs that have not opted in are left to the eviction.
     """
-    return settle_conflicts(lambda: _give_way(site, case, pods))
+    return settle(lambda: _give_way(site, case, pods))
 
 
 def _give_way(site: Site, case: str, pods: Sequence[PodObject]) -> tuple[str, ...]:
