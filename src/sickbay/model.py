@@ -348,6 +348,7 @@ class Case:
     first_evidence_at: float = 0.0  # wall: where MTTR begins
     timeline: tuple[tuple[str, float], ...] = ()  # (phase, wall time entered): the MTTR split
     opened_version: int = 0  # of the node as the case first saw it: an older look says nothing about its machine
+    record: NodeRecord | None = None  # what we remember of the node, while the case is open: one write for both
 
 
 class JobPhase(StrEnum):
@@ -515,7 +516,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What we remember about a node when it has no open case. `last_n` makes case numbers never repeat."""
+    """What we remember about a node; an open case carries it. `last_n` makes case numbers never repeat."""
 
     node: str
     uid: str = ""

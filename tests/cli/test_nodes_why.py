@@ -46,6 +46,12 @@ def test_why_tells_the_story_of_a_node(bay: Bay) -> None:
     assert XID_79 in said
 
 
+def test_an_open_case_carries_what_is_remembered_of_its_node(bay: Bay) -> None:
+    bay.put(a_case("gpu-17.3", Phase.DRAINING, record=NodeRecord("gpu-17", lemon="two relapses")), NodeRecord("gpu-17"))
+    assert "lemon: two relapses" in bay.run("nodes").out
+    assert "It is marked a lemon: two relapses" in bay.run("why", "gpu-17").out
+
+
 def test_why_tells_the_story_of_a_job_and_of_the_case_that_hurt_it(bay: Bay) -> None:
     bay.put(a_recovery("llama"), a_case("gpu-17.3", jobs_hurt=("llama",)))
     said = bay.run("why", "llama").out

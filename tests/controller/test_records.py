@@ -143,6 +143,74 @@ def test_a_case_that_moves_twice_in_a_pass_is_written_once() -> None:
     assert store.token() == before + 1
 
 
+def test_a_case_and_what_is_remembered_of_its_node_are_one_write() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    before = store.token()
+    records.put_case(a_case(), False, ())
+    records.put_record(a_record(last_n=1))
+    records.flush(0.0)
+    assert store.token() == before + 1
+    assert store.list(NodeRecord) == []
+    assert lead(store)._view.records["n1"].value == a_record(last_n=1)
+
+
+def test_an_open_case_knows_better_than_the_record_as_it_was_before() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    records.put_record(a_record(last_n=4))
+    records.flush(0.0)
+    records.put_case(a_case(), False, ())
+    records.put_record(a_record(last_n=5))
+    records.flush(0.0)
+    successor = lead(store)
+    assert successor._view.records["n1"].value.last_n == 5
+    successor.put_case(a_case(Phase.DISMISSED), True, ())
+    successor.put_record(a_record(last_n=5, lemon="two relapses"))
+    successor.flush(0.0)
+    assert [(r.value.last_n, r.value.lemon) for r in store.list(NodeRecord)] == [(5, "two relapses")]
+
+
+def test_a_case_that_ends_gives_back_what_it_carried_before_it_goes() -> None:
+    """Crashed in between, the next leader ends the case again, from the record that it still carries."""
+    store = MemoryStore()
+    records = lead(store)
+    records.put_case(a_case(), False, ())
+    records.put_record(a_record(last_n=1))
+    records.flush(0.0)
+    records.put_case(replace(records._view.cases["n1"].value, phase=Phase.DISMISSED), True, ())
+    records.put_record(a_record(last_n=1))
+    assert [draft.wave for draft in records._drafts.values()] == [1, 0]
+    records.flush(0.0)
+    assert [r.value.last_n for r in store.list(NodeRecord)] == [1]
+    assert [case.record for case in store.history(Case)] == [None]
+
+
+def test_what_waited_to_be_written_of_a_node_goes_with_its_case() -> None:
+    store = FrugalStore()
+    records = lead(store)
+    records.put_record(a_record(), patience=120.0)
+    records.flush(0.0)
+    records.put_case(a_case(), False, ())
+    records.put_record(a_record(last_n=1))
+    before = store.token()
+    records.flush(200.0)
+    assert store.token() == before + 1
+
+
+def test_a_case_that_somebody_deleted_does_not_give_its_number_to_the_next_one() -> None:
+    """Its actions were asked for by that number, and the doors remember them."""
+    store = MemoryStore()
+    records = lead(store)
+    records.put_case(a_case(), False, ())
+    records.put_record(a_record(last_n=1))
+    records.flush(0.0)
+    del store._live[Case]["n1.1"]
+    assert not keep(records, a_case(Phase.CORDONING))
+    assert "n1" not in records._view.cases
+    assert records._view.records["n1"].value.last_n == 1
+
+
 def test_a_delivered_notice_waits_for_the_next_write_of_its_record_but_not_for_ever() -> None:
     store = FrugalStore()
     records = lead(store)

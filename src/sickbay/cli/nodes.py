@@ -23,7 +23,7 @@ def command(store: StoreOption = "", config: ConfigOption = "", as_json: JsonOpt
 
 def rows(sitting: Sitting) -> list[dict[str, object]]:
     """One per node, in the order of their names."""
-    records = {stored.value.node: stored.value for stored in sitting.store.list(NodeRecord)}
+    records = sitting.records()
     cases = {case.node: case for case in sitting.cases()}
     paused = {pause.scope.removeprefix("node:"): pause for pause in sitting.pauses() if pause.scope.startswith("node:")}
     names = sorted(records.keys() | cases.keys() | paused.keys())

@@ -94,9 +94,14 @@ class Sitting:
         ended = (case.id for case in self.store.history(Case, limit=LOOK_BACK))
         return nearest(case_id, [*(case.id for case in self.cases()), *ended], "`sickbay cases --all` lists them.")
 
+    def records(self) -> dict[str, NodeRecord]:
+        """What is remembered of each node; while it has an open case, that carries it."""
+        known = {stored.value.node: stored.value for stored in self.store.list(NodeRecord)}
+        return known | {case.node: case.record for case in self.cases() if case.record is not None}
+
     def names(self) -> list[str]:
         """Every node and job this store has heard of."""
-        nodes = {stored.value.node for stored in self.store.list(NodeRecord)} | {case.node for case in self.cases()}
+        nodes = self.records().keys() | {case.node for case in self.cases()}
         jobs = {stored.value.job for stored in self.store.list(Recovery)}
         return sorted(nodes) + sorted(jobs)
 

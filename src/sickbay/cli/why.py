@@ -50,12 +50,12 @@ def _that_hurt(sitting: Sitting, job: str) -> list[Case]:
 
 
 def _node(sitting: Sitting, name: str) -> list[str]:
-    record = sitting.store.get(NodeRecord, name)
+    record = sitting.records().get(name)
     live = [case for case in sitting.cases() if case.node == name]
     ended = list(sitting.store.history(Case, node=name, limit=LOOK_BACK))
     if record is None and not live and not ended:
         return []
-    lines = _standing(name, live, record.value if record else None) + _cases_told(live + ended[:TOLD])
+    lines = _standing(name, live, record) + _cases_told(live + ended[:TOLD])
     if len(ended) > TOLD:
         lines += ["", f"{len(ended) - TOLD} older cases: `sickbay cases --all`."]
     return lines

@@ -138,19 +138,17 @@ class Desk(Asking):
     # -- committing
 
     def _commit(self, name: str, s: NodeSlice, d: Decision, ctx: Context) -> Case | None:
-        """Written at the end of the pass, the record first: a case lost in between is opened again from its latches."""
-        if keeping.is_worth_a_write(s.record, d.record, name in self._view.records):
-            self._records.put_record(d.record, patience=keeping.patience(s, d))
+        """Written at the end of the pass. An open case carries the record; one that ends gives it back."""
         self._monitor.note(s, d, ctx.now)
         if d.case is None:
             if d.consumed:
                 self._records.consume(d.consumed)
-            self._settle(name, None, d.record, ctx)
-            return None
-        if d.case != s.case:
+        elif d.case != s.case:
             after = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
             self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), after=after)
             self._after_move(s.case, d)
+        if d.ended or keeping.is_worth_a_write(s.record, d.record, name in self._view.records):
+            self._records.put_record(d.record, patience=keeping.patience(s, d))
         self._settle(name, None if d.ended else d.case, d.record, ctx)
         return d.case
 

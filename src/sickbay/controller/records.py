@@ -19,6 +19,7 @@ from sickbay.ports import Store, Stored
 
 S = TypeVar("S", NodeRecord, Case, Recovery)
 LEDGER = ("Ledger", "ledger")
+UNWRITTEN = 0  # the version of a record that has no place of its own yet
 
 
 class Records:
@@ -55,7 +56,15 @@ class Records:
             view.touch_job(recovery.value.job)
         for record in self._stamped(self.store.list(NodeRecord)):
             view.records[record.value.node] = record
+        for case in view.cases.values():
+            self._carried(case.value)
         self.read_parts()
+
+    def _carried(self, case: Case) -> None:
+        """An open case knows its node's record better than the record's own place, which is as it was before."""
+        if case.record is not None:
+            old = self._view.records.get(case.node)
+            self._view.records[case.node] = Stored(case.record, old.version if old else UNWRITTEN, self.epoch)
 
     def _stamped(self, found: list[Stored[S]]) -> list[Stored[S]]:
         drafts = [Draft(stored.value, stored.version) for stored in found]
@@ -84,15 +93,24 @@ class Records:
         self._draft(ledger, LEDGER[1], self._ledger_version, patience=patience)
 
     def put_record(self, record: NodeRecord, *, patience: float = NOW) -> None:
-        old = self._view.records.get(record.node)
-        self._draft(record, record.node, old.version if old else None, patience=patience)
-        self._view.records[record.node] = Stored(record, old.version if old else 0, self.epoch)
+        """With the node's open case if there is one, so that both are one write; by itself when there is none."""
+        old, case = self._view.records.get(record.node), self._view.cases.get(record.node)
+        version = old.version if old else UNWRITTEN
+        self._view.records[record.node] = Stored(record, version, self.epoch)
+        if case is not None:
+            waiting = self._drafts.get((NodeRecord.__name__, record.node))
+            if waiting is not None and waiting.patience > NOW:
+                del self._drafts[NodeRecord.__name__, record.node]  # the case says more
+            self.put_case(replace(case.value, record=record), False, (), patience=patience)
+        else:
+            self._draft(record, record.node, version or None, patience=patience)
 
     def put_case(
         self, case: Case, ended: bool, consumes: Sequence[str], *, patience: float = NOW,
         after: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         old = self._view.cases.get(case.node)
+        case = replace(case, record=None) if ended else case
         self._draft(case, case.id, old.version if old else None, ended, consumes, patience, after)
         if ended:
             self._view.cases.pop(case.node, None)
@@ -203,16 +221,26 @@ class Records:
 
     def _reload_node(self, name: str) -> None:
         view = self._view
+        known = view.records.pop(name, None)
         record = self.store.get(NodeRecord, name)
-        view.records.pop(name, None)
         if record is not None:
             view.records[name] = record
         view.cases.pop(name, None)
         for case in self.store.list(Case):
             if case.value.node == name:
                 view.cases[name] = case
+                self._carried(case.value)
+        self._never_repeat(name, known.value.last_n if known else 0)
         self.reread.add(name)
         view.touch_node(name)
+
+    def _never_repeat(self, name: str, last_n: int) -> None:
+        """Somebody may have deleted the case that carried the number: its actions were asked for by that number."""
+        stored = self._view.records.get(name)
+        record = stored.value if stored else NodeRecord(name, cluster=self.cluster)
+        if record.last_n < last_n:
+            version = stored.version if stored else UNWRITTEN
+            self._view.records[name] = Stored(replace(record, last_n=last_n), version, self.epoch)
 
     def _reload_job(self, job: str) -> None:
         self._view.recoveries.pop(job, None)
