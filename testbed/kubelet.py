@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -57,7 +56,7 @@ class SimKubelet:
         self.mute: set[str] = set()  # nodes on which a pod is killed before it has said anything
         self._marks, self._pace, self._agents = marks or keys(), pace, agents
         self._taken: set[str] = set()  # uids of pods
-        self._said: dict[str, tuple[object, float]] = {}
+        self._said: dict[str, tuple[Told | None, float]] = {}
         self._shown: dict[str, tuple[str, int]] = {}
         self._reports = int(time.time())
         self._stop = threading.Event()
@@ -66,7 +65,7 @@ class SimKubelet:
         chosen = {"labelSelector": self._marks.target_node, "fieldSelector": "status.phase=Pending"}
         self._pods = Reflector(api, names.PODS, JobPod, self._take, params=chosen)
         self.errors: list[str] = []
-        self.published: Counter[str] = Counter()  # agents' news, by node; heartbeats aside
+        self.published: dict[str, list[float]] = {}  # when each agent had news; heartbeats aside
 
     # -- beginning and end
 
@@ -165,11 +164,12 @@ class SimKubelet:
                 found = tuple(_named(f, name) for f in sorted(sim.findings.values(), key=lambda f: (-f.severity, f.id)))
                 alive, report = sim.agent_up and sim.up, self._report(name, sim, found)
             told = Told(report, _verdict(report))
-            what, (before, at) = (report.boot_id, node_status.mark(told)), self._said.get(name, (None, 0.0))
-            if alive and (what != before or time.monotonic() - at > BEAT_S):
+            before, at = self._said.get(name, (None, 0.0))
+            news, quiet = before is None or _mark(told) != _mark(before), time.monotonic() - at
+            if alive and quiet > (node_status.wait(told, before) if news else BEAT_S):
                 self._publish(name, told)
-                self.published[name] += what != before
-                self._said[name] = (what, time.monotonic())
+                self.published.setdefault(name, []).extend([time.time()] if news else [])
+                self._said[name] = (told, time.monotonic())
 
     def _report(self, name: str, sim: SimNode, found: tuple[Finding, ...]) -> Report:
         self._reports += 1
@@ -186,6 +186,10 @@ class SimKubelet:
 
 def _named(finding: Finding, node: str) -> Finding:
     return replace(finding, place=replace(finding.place, node=node))
+
+
+def _mark(told: Told) -> tuple[str, node_status.Mark]:
+    return told.report.boot_id, node_status.mark(told)
 
 
 def _verdict(report: Report) -> NodeVerdict:

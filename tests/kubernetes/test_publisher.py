@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
 
+from sickbay.agent.publishers import Told
 from sickbay.agent.publishers.lane import Lane
 from sickbay.kube import names, results
 from sickbay.kube.api import Api
 from sickbay.kube.objects import NodeObject
-from sickbay.model import Report
+from sickbay.model import Report, Severity
 from sickbay.settings import AgentSettings
 from testbed.cluster import Cluster
 from testbed.waiting import until
-from tests.agent.builders import Moments
+from tests.agent.builders import Moments, a_finding
 from tests.kubernetes.conftest import Nodes
 from tests.kubernetes.publishing import (
     KEYS,
@@ -157,6 +159,25 @@ def test_repeats_of_the_same_are_gathered_and_a_new_finding_is_not(api: Api, nod
     publisher.work()
     assert publisher.sent == 3
     assert _report(api, node).sequence == 4
+
+
+def test_what_follows_the_first_line_of_a_fault_is_gathered_and_a_worse_verdict_is_not(
+    api: Api, node: str, tmp_path: Path
+) -> None:
+    clock = Moments()
+    publisher = a_publisher(api, node, tmp_path, clock=clock)
+    say(publisher, told(node, "fail", 1))
+    more = (a_finding("xid.79", 1, reason=LOST), a_finding("xid.154", 2), a_finding("smi.gpu-count", 3))
+    assert say(publisher, told(node, "fail", 2, findings=more[:2])) == 3.0
+    clock.pass_(1.0)
+    assert say(publisher, told(node, "fail", 3, findings=more)) == 2.0
+    assert publisher.sent == 1
+    clock.pass_(2.0)
+    publisher.work()
+    assert (publisher.sent, len(_report(api, node).findings)) == (2, 3)
+    item = told(node, "fail", 4, findings=more)
+    say(publisher, Told(item.report, replace(item.verdict, severity=Severity.REPLACE)))
+    assert publisher.sent == 3
 
 
 def test_a_node_that_raves_does_not_flood_the_api_server(api: Api, node: str, tmp_path: Path) -> None:

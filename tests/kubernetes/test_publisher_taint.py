@@ -126,9 +126,11 @@ def test_without_the_right_to_taint_everything_else_is_said_all_the_same(
 def test_the_settings_of_the_moment_count(api: Api, node: str, tmp_path: Path) -> None:
     """originals 002.12 #15: an edited ConfigMap changed nothing until the pod was made anew."""
     used = AgentSettings(mode="standalone", taint=False)
-    publisher = a_publisher(api, node, tmp_path)
+    clock = Moments()
+    publisher = a_publisher(api, node, tmp_path, clock=clock)
     publisher._settings = lambda: used
     say(publisher, told(node, "fail", 1))
+    clock.pass_(60.0)
     assert KEYS.unhealthy not in taint_keys(api, node)
     used = STANDALONE
     say(publisher, told(node, "fail", 2, findings=()))

@@ -1,9 +1,10 @@
 """Publisher kubernetes: the newest Report as one PATCH of nodes/status; in standalone mode a taint by a second one.
 
-What is new goes at once, repeats of the same are gathered, and of what could not be sent only the newest is kept: it
-says everything. A taint is put when the node fails and lifted when it is well again, by the agent that put it and never
-because it stops (originals 002.12 #5 #6 #7). It must never write what is not ours, nor `unschedulable`: the controller
-cordons, so that limits hold. RBAC and an admission policy (deploy/kubernetes) see to that besides.
+What changes the node's verdict goes at once, other news a moment later, repeats of the same now and then, and of what
+could not be sent only the newest is kept: it says everything. A taint is put when the node fails and lifted when it is
+well again, by the agent that put it and never because it stops (originals 002.12 #5 #6 #7). It must never write what is
+not ours, nor `unschedulable`: the controller cordons, so that limits hold. RBAC and an admission policy
+(deploy/kubernetes) see to that besides.
 """
 
 from __future__ import annotations
@@ -219,8 +220,8 @@ class KubernetesPublisher:
         if self._newest is None:
             return float("inf")
         if self._is_news(self._newest):
-            over = self._spent - BURST + 1.0
-            return max(self._next_at, self._sent_at + over * STEADY_S) if over > 0 else self._next_at
+            over = max(0.0, self._spent - BURST + 1.0)
+            return max(self._next_at, self._sent_at + max(over * STEADY_S, node_status.wait(self._newest, self._sent)))
         return max(self._next_at, self._sent_at + min(REPEATS_S, self._settings().check_interval_s))
 
     def _spend(self) -> None:

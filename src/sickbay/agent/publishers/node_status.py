@@ -18,6 +18,7 @@ from sickbay.kube.names import CONDITION, DOWN, UNSEEN, UP, Keys
 from sickbay.kube.objects import Condition, NodeObject
 from sickbay.model import Finding, Status
 
+GATHER_S = 3.0
 MOST_MESSAGE = 1_000  # bytes of a condition's message
 STOPPED = "agent-stopped"  # the originals' label while no agent looks
 FILES: Mapping[str, str] = {check.name: check.file for check in ALL if check.file}
@@ -34,6 +35,15 @@ def mark(told: Told) -> Mark:
     """Equal for reports that differ only in counts, times and wording: what is equal is no news."""
     rows = ((f.check, f.place.device, f.code, f.status.value, int(f.severity)) for f in told.report.findings)
     return (told.verdict.status, int(told.verdict.severity), frozenset(rows))
+
+
+def wait(told: Told, sent: Told | None) -> float:
+    """Seconds after `sent` for which news may wait: none if it changes the node's verdict. A fault is seldom told by
+    one line: what follows the first (a second XID, nvidia-smi's own loss) becomes one write."""
+    if sent is None or sent.report.boot_id != told.report.boot_id:
+        return 0.0
+    now, before = told.verdict, sent.verdict
+    return GATHER_S if (now.status, now.severity) == (before.status, before.severity) else 0.0
 
 
 def patch(told: Told, keys: Keys, known: Condition | None, *, label: bool, condition: bool) -> dict[str, Any]:
