@@ -98,7 +98,7 @@ def split(cluster: Cluster, since: int, node: str) -> list[float]:
         if node in about.get("name", "") or about.get("resource") == "ledgers":
             when.setdefault(what, _at(entry["requestReceivedTimestamp"]))
             when.setdefault(f"{what} done", _at(entry["stageTimestamp"]))
-    steps = ("patch nodes status", "update ledgers", "create noderecords", "create nodecases", "patch nodes")
+    steps = ("patch nodes status", "update ledgers", "create nodecases", "patch nodes")
     first = when.get("patch nodes status", 0.0)
     return [(when.get(step, first) - first) * 1000 for step in steps] + [
         (when.get("patch nodes done", first) - first) * 1000
@@ -138,8 +138,8 @@ def main(counts: Sequence[int]) -> int:
         )
         parts = [statistics.median(column) for column in zip(*SPLITS, strict=True)]
         SPLITS.clear()
-        print("          ms after the finding reached the API server: seat {1:.0f}, record {2:.0f}, case {3:.0f}, "
-              "cordon {4:.0f} to {5:.0f}".format(*parts))  # fmt: skip
+        print("          ms after the finding reached the API server: seat {1:.0f}, case {2:.0f}, "
+              "cordon {3:.0f} to {4:.0f}".format(*parts))  # fmt: skip
         good = good and ratio <= TIMES and p99 <= P99_S and growth <= GROWTH
     return 0 if good else 1
 
