@@ -195,6 +195,7 @@ def _pod(site: Site, node: NodeObject, errand: Errand) -> dict[str, Any]:
         "nodeName": node.metadata.name,  # no scheduler: a cordoned or tainted node is just where it must go
         "restartPolicy": "Never",
         "hostPID": True,
+        "hostNetwork": True,  # as the agent: DCGM listens on the host's localhost, metadata is one hop away
         "serviceAccountName": site.settings.job_account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
