@@ -205,6 +205,16 @@ def test_one_image_is_named_once_and_used_three_times() -> None:
     assert variables[0] == {"name": "image", "expression": f"'{image}'"}
 
 
+def test_every_image_is_pulled_with_the_secrets_that_were_named() -> None:
+    """Our Jobs on nodes name none themselves: their account carries them."""
+    named = [{"name": "one"}, {"name": "two"}]
+    many = ("--set", "imagePullSecrets={one,two}", "--set", "sweeper.enabled=true", "--set", "quarantine.node=n1")
+    found = objects(*many)
+    pods = [_pod(one) for one in found if one["kind"] in ("DaemonSet", "Deployment", "CronJob", "Job")]
+    assert [pod["imagePullSecrets"] for pod in pods] == [named] * 4
+    assert one_of(found, "ServiceAccount", "sickbay-node-job")["imagePullSecrets"] == named
+
+
 def test_a_node_selector_and_the_gpu_selector_agree_as_they_come() -> None:
     found = objects()
     selector = one_of(found, "DaemonSet", "sickbay-agent")["spec"]["template"]["spec"]["nodeSelector"]
