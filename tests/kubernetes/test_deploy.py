@@ -151,6 +151,15 @@ def test_agents_without_a_controller_must_be_told_so() -> None:
     assert not [one for one in alone if "controller" in one["metadata"]["name"]]
 
 
+def test_the_sweeper_is_fenced_in_without_a_controller_too() -> None:
+    """Its rights come with the agents; so must the policy that narrows them to our keys of a node."""
+    alone = objects("--set", "controller.enabled=false", "--set", "settings.agent.mode=standalone")
+    (who,) = one_of(alone, "ValidatingAdmissionPolicy", "sickbay-nodes")["spec"]["matchConditions"]
+    assert "system:serviceaccount:sickbay:sickbay-sweeper" in who["expression"]
+    bound = one_of(alone, "ValidatingAdmissionPolicyBinding", "sickbay-nodes")["spec"]
+    assert (bound["policyName"], bound["validationActions"]) == ("sickbay-nodes", ["Deny"])
+
+
 # --- what it is made of -----------------------------------------------------------------------------------------------
 
 

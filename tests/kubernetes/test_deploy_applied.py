@@ -62,14 +62,14 @@ def test_what_is_optional_applies_too(plane: Cluster, plain: str) -> None:
     assert "job.batch/gpu-quarantine-gpu-1 created (server dry run)" in plane.kubectl(*dry, "-", stdin=quarantine)
 
 
-def test_no_expression_of_the_controllers_fence_names_a_field_that_does_not_exist(plane: Cluster, plain: str) -> None:
+def test_no_expression_of_the_controllers_fences_names_a_field_that_does_not_exist(plane: Cluster, plain: str) -> None:
     until(lambda: _checked(plane), "the API server has read the policies' expressions")
 
 
 def _checked(plane: Cluster) -> bool:
     """None of the controller's expressions names a field that does not exist."""
     found = fetched(plane, "validatingadmissionpolicies")["items"]
-    ours = [one for one in found if one["metadata"]["name"].startswith("sickbay-controller")]
+    ours = [one for one in found if one["metadata"]["name"].startswith(("sickbay-controller", "sickbay-nodes"))]
     assert not [one for one in ours if one.get("status", {}).get("typeChecking", {}).get("expressionWarnings")]
     return all("typeChecking" in one.get("status", {}) for one in ours)
 

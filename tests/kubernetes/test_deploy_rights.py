@@ -197,6 +197,10 @@ MAY_NOT: dict[str, tuple[Body, str]] = {
         {"spec": {"taints": [{"key": f"{PREFIX}/case", "value": "1", "effect": "NoExecute"}]}},
         "they never end work",
     ),
+    "end work by another's name": (
+        {"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}},
+        "may not put",
+    ),
     "taint for others": (
         {"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}},
         "may put and lift only taints of",
