@@ -14,7 +14,8 @@ from tools import rules as operator
 
 ROOT = RULES.parents[1]
 FILES = sorted(RULES.glob("*.yaml"))
-WHO = 'job="sickbay", instance="a"'
+# With the labels that the Prometheus operator puts on whatever it scrapes, too.
+WHO = 'job="sickbay", instance="a", namespace="sickbay", pod="c-0", service="c", endpoint="metrics", container="x"'
 INFO = {f'sickbay_controller_info{{{WHO}, cluster="east"}}': "1x60"}
 
 Series = dict[str, str]
@@ -73,7 +74,8 @@ ALERTS: dict[str, tuple[str, Series, Series]] = {
     "SickbayRightsMissing": (
         "25m",
         {f'sickbay_api_requests_total{{{WHO}, verb="PATCH", status="403"}}': "0+1x30"},
-        {f'sickbay_api_requests_total{{{WHO}, verb="PATCH", status="403"}}': "3x30"},
+        {f'sickbay_api_requests_total{{{WHO}, verb="PATCH", status="403"}}': "3x30",
+         f'sickbay_api_requests_total{{{WHO}, verb="PATCH", status="422"}}': "0+1x30"},
     ),
     "SickbayNoticesFail": (
         "60m",
@@ -268,6 +270,11 @@ def test_each_alert_fires_on_the_sick_series_and_not_on_the_well_ones(tmp_path: 
         tests[step] += [one(sick, at, firing(alert), 1.0, step), one(well, at, firing(alert), None, step)]
     for step, some in tests.items():
         check(tmp_path, some, step)
+
+
+def test_a_denial_by_an_admission_policy_is_told_as_a_missing_right(tmp_path: Path) -> None:
+    denied = {f'sickbay_api_requests_total{{{WHO}, verb="PATCH", status="denied"}}': "0+1x30"}
+    check(tmp_path, [one(denied, "25m", firing("SickbayRightsMissing"), 1.0)])
 
 
 def test_an_alert_that_should_have_fired_and_did_not_is_noticed(tmp_path: Path) -> None:

@@ -75,10 +75,14 @@ class Installed:
         return self.apis[-1]
 
     def refused(self, since: int, component: str) -> list[str]:
-        """What the API server has refused it, by its own audit log."""
+        """What the API server has refused it, by its own audit log: by RBAC, or by one of our policies (a 422)."""
         lines = self.cluster.audit(since, user=self.user(component))
-        no = [line for line in lines if line.get("responseStatus", {}).get("code") in (401, 403)]
+        no = [line for line in lines if _refusal(line.get("responseStatus", {}))]
         return sorted({f"{line['verb']} {line['requestURI'].partition('?')[0]}" for line in no})
+
+
+def _refusal(answer: Object) -> bool:
+    return answer.get("code") in (401, 403) or "ValidatingAdmissionPolicy" in answer.get("message", "")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sickbay.errors import ApiError
-from sickbay.kube import names
+from sickbay.kube import names, traffic
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.platforms.kubernetes import successors
@@ -141,3 +141,14 @@ def test_the_settings_of_agents_and_jobs_are_not_the_controllers_to_write(there:
     assert "not mine" in said(controller, "POST", folder, {"metadata": {"name": "mine"}})
     for own in (successors.NAME, bare_name("team", "gang")):
         assert said(controller, "POST", folder, {"metadata": {"name": own}}) == ""
+
+
+# --- and it is seen ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_fence_denies_is_counted_as_denied_and_seen_in_the_audit_log(there: Installed, controller: Api) -> None:
+    """A denial by a policy is a 422, as a body that is not valid: by its status alone nobody would notice."""
+    mark, before = there.cluster.audit_mark(), dict(traffic.requests()).get(("POST", "denied"), 0)
+    assert said(controller, "POST", names.jobs("kube-system"), JOB) != ""
+    assert dict(traffic.requests())[("POST", "denied")] == before + 1
+    assert there.refused(mark, "controller") == [f"create {names.jobs('kube-system')}"]

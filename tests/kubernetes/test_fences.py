@@ -182,6 +182,15 @@ def test_its_events_are_about_its_own_node_and_signed(thief: Thief) -> None:
         events.event(thief.api, "default", events.about_node(thief.mine), "Normal", "NodeReady", "I am well", "kubelet")
 
 
+def test_it_does_not_rewrite_the_event_of_another_nodes_agent(thief: Thief, api: Api) -> None:
+    events.event(api, "default", events.about_node(thief.other), "Warning", "GPULost", "GPU 3 is lost", "sickbay-agent")
+    (told,) = said_of(api, thief.other)
+    path = f"/api/v1/namespaces/default/events/{told.metadata.name}"
+    mine = {"kind": "Node", "name": thief.mine, "uid": thief.mine}
+    with pytest.raises(ApiError, match="agents of other nodes among them"):
+        thief.api.patch(path, {"involvedObject": mine, "message": "I am well"}, Anything, dryRun="All")
+
+
 def test_what_the_agent_has_to_write_it_may_write(thief: Thief, api: Api, tmp_path: Path) -> None:
     publisher = a_publisher(thief.api, thief.mine, tmp_path, AgentSettings(mode="standalone"))
     assert say(publisher, told(thief.mine, "fail", 1)) is None

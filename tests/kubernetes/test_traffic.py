@@ -24,6 +24,15 @@ def test_answers_are_counted_by_what_the_server_said(api: Api) -> None:
     assert counted("GET", "404") >= missing + 1
 
 
+def test_a_body_that_is_not_valid_is_not_called_denied(api: Api) -> None:
+    """Both are 422. What our own policies deny is counted apart, and alerted on: test_deploy_fences.py."""
+    before, denied = counted("POST", "422"), counted("POST", "denied")
+    with pytest.raises(ApiError):
+        api.create("/api/v1/namespaces", {"metadata": {"name": "Not A Name"}}, NodeObject)
+    assert counted("POST", "422") == before + 1
+    assert counted("POST", "denied") == denied
+
+
 def test_a_server_that_does_not_answer_is_counted_as_none(api: Api) -> None:
     before = counted("DELETE", "none")
     away = Api(_elsewhere(api.access), timeout_s=1.0)

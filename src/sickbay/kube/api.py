@@ -169,7 +169,7 @@ class Api:
         connection.request(method, target, data, self._headers(content if data is not None else ""))
         answer = connection.getresponse()
         said = answer.read(MOST_BYTES)
-        traffic.count(method, answer.status)
+        traffic.count(method, answer.status, said)
         self._date = (answer.headers.get("Date", ""), time.time())
         if answer.will_close or not answer.isclosed():
             connection.close()
