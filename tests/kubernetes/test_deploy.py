@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import tempfile
 import tomllib
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sickbay.agent.reload import Config
+from sickbay.agent.reload import AT_START, Config
 from sickbay.settings_load import Loaded, parse
 from tests.kubernetes.deploying import Object, objects, one_of
 from tools import manifests
@@ -61,6 +64,35 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
     for name in set(values) - {"settings", "configKeys", "imagePullSecrets", "name", "fences"}:
         assert set(known[name]["properties"]) == set(values[name]), name
     assert "surprise" in refusal("--set", "surprise=1")
+
+
+def test_no_image_that_is_not_yours_is_left_after_the_documented_sed(tmp_path: Path) -> None:
+    """Nor in the files that other commands of the page apply: a sweeper of another image would never start."""
+    page = (ROOT / "docs/kubernetes.md").read_text()
+    (sed,) = [line for line in page.splitlines() if line.startswith("sed -i")]
+    shutil.copytree(PLAIN, tmp_path / "deploy/kubernetes")
+    subprocess.run(["bash", "-euc", sed], cwd=tmp_path, env={**os.environ, "REGISTRY": "r.example.com/x"}, check=True)
+    for path in (tmp_path / "deploy/kubernetes").rglob("*.yaml"):
+        assert not re.search(r"sickbay/\w+:latest", path.read_text()), path
+    assert "r.example.com/x/controller:0.1.0" in (tmp_path / "deploy/kubernetes/jobs/sweeper.yaml").read_text()
+
+
+LONG = "ip-10-100-100-100.ap-southeast-2.compute.internal"  # 64 characters with what stands before it
+
+
+@pytest.mark.parametrize("node", ["gpu-1", LONG, "n" * 47 + "." + "x" * 40])
+def test_a_quarantine_has_a_name_that_a_job_may_have_by_either_way(node: str) -> None:
+    page = (ROOT / "docs/kubernetes.md").read_text()
+    (sed,) = [line.partition(" | ")[0] for line in page.splitlines() if line.startswith("sed -e")]
+    done = subprocess.run(["bash", "-euc", sed.replace("<NODE>", node)], cwd=ROOT, capture_output=True, check=True)
+    plain = yaml.safe_load(done.stdout)
+    (chart,) = [one for one in objects("--set", f"quarantine.node={node}") if one["kind"] == "Job"]
+    assert plain == chart
+    name = plain["metadata"]["name"]
+    assert len(name) <= 63
+    assert name[-1].isalnum()
+    assert f"gpu-quarantine-{node}".startswith(name)
+    assert plain["spec"]["template"]["spec"]["containers"][0]["command"][-1] == node
 
 
 # --- observing only ---------------------------------------------------------------------------------------------------
@@ -236,6 +268,29 @@ def test_new_settings_start_the_controller_anew_and_leave_agents_alone() -> None
     agent, controller = ("DaemonSet", "sickbay-agent"), ("Deployment", "sickbay-controller")
     assert one_of(before, *agent) == one_of(after, *agent)
     assert one_of(before, *controller)["spec"]["template"] != one_of(after, *controller)["spec"]["template"]
+
+
+VALUES = {"publishers": "{kubernetes,stdout}", "spool_mb": "7"}  # others are words
+
+
+@pytest.mark.parametrize("key", [*(f"settings.agent.{key}" for key in AT_START), "settings.kubernetes.prefix"])
+def test_settings_that_an_agent_takes_at_its_start_only_start_it_anew(key: str) -> None:
+    value = VALUES.get(key.rpartition(".")[2], "127.0.0.1:9999")
+    agent = ("DaemonSet", "sickbay-agent")
+    assert _annotations(one_of(objects(), *agent)) != _annotations(one_of(objects("--set", f"{key}={value}"), *agent))
+
+
+def test_monitoring_opens_the_agents_door_at_once_and_keeps_annotations_of_others() -> None:
+    """It changes where agents listen, which only a start can."""
+    given = ("--set-string", "agent.podAnnotations.mine=1")
+    before, after = objects(*given), objects(*given, "--set", "monitoring.enabled=true")
+    old, new = (_annotations(one_of(found, "DaemonSet", "sickbay-agent")) for found in (before, after))
+    assert old["sickbay.dev/settings"] != new["sickbay.dev/settings"]
+    assert old["mine"] == new["mine"] == "1"
+
+
+def _annotations(one: Object) -> dict[str, str]:
+    return dict(one["spec"]["template"]["metadata"]["annotations"])
 
 
 def test_monitoring_is_made_only_where_the_cluster_knows_it() -> None:

@@ -17,7 +17,7 @@ from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.names import keys
 from sickbay.kube.objects import Anything, NodeObject
-from testbed.binaries import component
+from testbed.binaries import built, component
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from tests.kubernetes.conftest import Nodes
@@ -61,6 +61,7 @@ class Shell:
         tools.mkdir(exist_ok=True)
         kubectl = " ".join([*component("kubectl"), f"--kubeconfig={self.cluster.kubeconfig}"])
         self._tool(tools / "kubectl", f'exec {kubectl} --cache-dir={self.folder}/cache "$@"')
+        self._tool(tools / "helm", f'exec {built("helm")} --kubeconfig={self.cluster.kubeconfig} "$@"')
         if self.front is not None:
             keys = " ".join(f"{name}={value}" for name, value in AWS_KEYS.items())
             call = f"boto3.client('ec2', endpoint_url='{self.front.url}').terminate_instances(InstanceIds=sys.argv[4:])"
@@ -124,11 +125,27 @@ def test_quarantine(
     with machines(api, [name], tmp_path):
         done = _as_the_job(there, container["command"])
     assert done.returncode == 0, done.stderr
-    told = json.loads(shell.run(commands("Quarantine a suspect node", 1), name))
+    told = json.loads(shell.run(commands("Quarantine a suspect node", 2), name))
     assert {key: told[key] for key in ("node", "suite", "status", "recommendation")} == {
         "node": name, "suite": "quarantine", "status": "pass", "recommendation": "return",
     }  # fmt: skip
     assert there.refused(mark, "sweeper") == []
+
+
+def test_quarantine_of_an_installation_by_helm(shell: Shell, api: Api, namespace: str) -> None:
+    """Its images and names are those that were given when it was installed."""
+    given = f"--set name={namespace} --set controller.image=r.example.com/controller:1 --set agent.enabled=false"
+    shell.run(f"helm install sickbay deploy/helm/sickbay -n {namespace} --skip-crds {given}", "")
+    try:
+        script = commands("Quarantine a suspect node", 1)
+        shell.run(script, "gpu-1", **{"-n sickbay": f"-n {namespace}"})
+        job = api.get(f"{names.jobs(namespace)}/gpu-quarantine-gpu-1", dict)
+    finally:
+        shell.run(f"helm uninstall sickbay -n {namespace}", "")
+    pod = job["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == (
+        f"{namespace}-sweeper", "r.example.com/controller:1",
+    )  # fmt: skip
 
 
 def _template(there: Installed) -> Path:

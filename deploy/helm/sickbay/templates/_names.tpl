@@ -33,6 +33,13 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{- mustMergeOverwrite $ours (deepCopy $given) | mustToJson }}
 {{- end }}
 
+{{/* A mark of the settings that an agent takes at its start only (AT_START of agent/reload.py): new ones start it anew. */}}
+{{- define "sickbay.atStart" -}}
+{{- $settings := include "sickbay.settings" . | mustFromJson }}
+{{- $agent := pick $settings.agent "node_name" "host_root" "state_dir" "kmsg" "listen" "publishers" "ingest_url" "token_file" "ca_file" "spool_mb" }}
+{{- list $agent $settings.kubernetes | mustToJson | sha256sum | trunc 16 | quote }}
+{{- end }}
+
 {{/* A key as TOML: bare where it may be. */}}
 {{- define "sickbay.key" -}}
 {{ if regexMatch "^[A-Za-z0-9_-]+$" . }}{{ . }}{{ else }}{{ mustToJson . }}{{ end }}
