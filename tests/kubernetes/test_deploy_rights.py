@@ -143,6 +143,19 @@ def test_they_are_enough_to_stop_and_restart_a_job_in_its_owners_namespace(there
     assert there.refused(mark, "controller") == []
 
 
+def test_they_are_enough_to_make_a_job_anew_that_its_controller_has_ended(there: Installed, ground: Ground) -> None:
+    mark = there.cluster.audit_mark()
+    here = ground.nodes(2)
+    job = ground.running(ground.job(backoffLimit=0))
+    ground.die(ground.pod_on(job.nodes[0]))
+    down = ground.phase(job.id, JobPhase.FAILED)
+    ground.until_condition(job.id, "Failed")
+    assert isinstance(ground.do(ground.stop(down)), Done)
+    assert isinstance(ground.do(ground.restart(down, *here)), Done)
+    assert ground.running(job.id).attempt == 2
+    assert there.refused(mark, "controller") == []
+
+
 def test_they_are_enough_to_make_a_bare_gang_again(there: Installed, ground: Ground, namespace: str) -> None:
     ground.site = replace(ground.site, settings=replace(ground.site.settings, namespace=there.namespace))
     mark = there.cluster.audit_mark()
