@@ -51,11 +51,13 @@ def command(
     chosen = settings.kubernetes
     chosen = replace(chosen, sweep_max=most or chosen.sweep_max, sweep_at_once=at_once or chosen.sweep_at_once)
     site = opened(replace(settings, kubernetes=chosen))
-    sweep = Sweep(site, owner(), hands_off(settings), say, only=frozenset(nodes or ()))
+    alone = settings.agent.mode == "standalone" and settings.agent.taint
+    sweep = Sweep(site, owner(), hands_off(settings), say, only=frozenset(nodes or ()), keeps_out=alone)
 
     def end(number: int, frame: FrameType | None) -> None:
-        say("told to stop: opening what was closed")
+        say("told to stop: opening what was closed (once more: at once, and what is closed stays so for a while)")
         sweep.stop.set()
+        signal.signal(number, signal.SIG_DFL)
 
     for which in (signal.SIGTERM, signal.SIGINT):
         signal.signal(which, end)

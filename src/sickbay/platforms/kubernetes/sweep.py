@@ -1,19 +1,21 @@
 """`sickbay sweep`: level-2 diagnostics (check 1) on idle GPU nodes, oldest-swept first, several at a time.
 
 cli/sweep calls `Sweep.run`, by a CronJob as a rule. A node is closed by the maintenance taint while it is examined; the
-taint carries its owner and an end, and is taken off in every ending; one that was left by a sweep that died is taken
-off by the next (originals 002.12 #10: they leaked). Idle is looked at again after the taint, since work may have been
-on its way. What is found is annotated for the controller (quarantine_result.py). It must never touch a node with work.
+taint carries its owner and an end (claims.py), and is taken off in every ending: an API server that is away is asked
+again until that end, and what a dead sweep left is taken off by the controller or the next sweep (originals 002.12 #10:
+they leaked). Idle is looked at again after the taint, since work may have been on its way. What is found is annotated
+for the controller (quarantine_result.py). It must never touch a node with work.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,31 +26,27 @@ from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject, PodObject, Taint
 from sickbay.kube.results import stamp
 from sickbay.model import Finding, Severity
-from sickbay.platforms.kubernetes import marks, node_jobs
-from sickbay.platforms.kubernetes.node_jobs import Running
+from sickbay.platforms.kubernetes import claims, marks, node_jobs
+from sickbay.platforms.kubernetes.answer import Answer, Blind
+from sickbay.platforms.kubernetes.claims import Claim, claim_on, freeing
+from sickbay.platforms.kubernetes.node_jobs import Errand, Running
 from sickbay.platforms.kubernetes.quarantine_result import Verdict, annotation, verdict
 from sickbay.platforms.kubernetes.sight import pods_on
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.successors import pool_of
 from sickbay.platforms.kubernetes.tenants import is_work
-from sickbay.platforms.kubernetes.verify import LIMITS_S, errand, findings_of, unseen
+from sickbay.platforms.kubernetes.verify import errand, findings_of, unseen
 
 CHECKS = ("dcgm-l2",)
 VALUE = "sweep"
 EVERY_S = 2.0
+PAUSES_S = (1.0, 30.0)  # between two tries to open a node: the first, and the longest
 SPARE_S = 120.0  # a taint's end lies so long after the Job's own
 SYSTEM = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/disrupt", "ToBeDeletedBy")
 
+T = TypeVar("T")
 Say = Callable[[str], None]
 HandsOff = Callable[[str, str], str]  # (node, pool) -> why it is left alone, or ""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Whose maintenance taint it is, and until when (wall)."""
-
-    owner: str
-    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,16 @@ class Swept:
     status: str  # pass | warn | fail | unknown | skipped
     why: str
     severity: Severity = Severity.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One node's turn: its Job, and when our claim on the node ends (the API server's time)."""
+
+    node: str
+    key: str
+    job: Errand
+    until: float
 
 
 class Stopped(Exception):
@@ -75,6 +83,7 @@ class Sweep:
     stop: threading.Event = field(default_factory=threading.Event)
     every_s: float = EVERY_S
     only: frozenset[str] = frozenset()  # these nodes; none: all of kubernetes.gpu_selector
+    keeps_out: bool = False  # standalone mode: no controller takes a failed node out, so it stays tainted for a person
 
     def run(self) -> list[Swept]:
         """Each examined node once. Told to stop, whatever was closed is opened before it returns."""
@@ -146,45 +155,66 @@ class Sweep:
     def _swept(self, name: str) -> Swept:
         if self.stop.is_set():
             return Swept(name, "skipped", "the sweep was stopped")
-        if why := self._closed(name):
-            return Swept(name, "skipped", why)
+        job = errand(f"sweep/{self.owner}/{name}", self.checks, reserve=f"sweep by {self.owner}")
+        turn = Turn(name, f"sweep/{self.owner}/{name}", job, self._now() + job.limit_s + job.start_s + SPARE_S)
         said: Verdict | None = None
-        key = f"sweep/{self.owner}/{name}"
-        try:
-            if work := self._work_on(name):
+        try:  # around the closing as well: a write that was not answered may have arrived
+            if why := self._closed(turn):
+                return Swept(name, "skipped", why)
+            if work := self._asked(turn, partial(self._work_on, name)):
                 return Swept(name, "skipped", f"work arrived before the taint did: {work}")
-            said = verdict(self._examined(name, key), self.checks)
-            if said.status == "fail" and (work := self._work_on(name)):
-                said = None
+            found = verdict(self._examined(turn), self.checks)
+            if found.status == "fail" and (work := self._asked(turn, partial(self._work_on, name))):
                 return Swept(name, "unknown", f"work arrived while it was examined: {work}")
+            said = found
             return Swept(name, said.status, said.why, said.severity)
         except Stopped:
             return Swept(name, "skipped", "the sweep was stopped")
         finally:
-            if said is None:
-                node_jobs.stop(self.site, "check", name, key)
-            self._opened(name, said, key)
+            self._left(turn, said)
+
+    def _now(self) -> float:
+        return claims.server_time(self.site)
 
     def _work_on(self, name: str) -> str:
         work = (pod for pod in pods_on(self.site, name) if is_work(self.site, pod))
         return next((f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in work), "")
 
-    def _examined(self, name: str, key: str) -> list[Finding]:
-        node = self.site.api.get(names.node(name), NodeObject)
-        job = errand(key, self.checks, reserve=f"sweep by {self.owner}")
-        while isinstance(stands := node_jobs.run(self.site, key, node, job), Running):
-            if self.stop.wait(self.every_s):
-                raise Stopped
+    def _examined(self, turn: Turn) -> list[Finding]:
+        node = self._asked(turn, lambda: self.site.api.get(names.node(turn.node), NodeObject))
+        while isinstance(stands := self._asked(turn, partial(self._stands, turn, node)), Running):
+            self._pause()
         boot = node.status.node_info.boot_id if node.status.node_info is not None else ""
-        return findings_of(self.site, key, name, self.checks, stands, boot)
+        return findings_of(self.site, turn.key, turn.node, self.checks, stands, boot)
+
+    def _stands(self, turn: Turn, node: NodeObject) -> Answer | Running | Blind:
+        """A Job that would outlast our taint is not begun: work could land beside it."""
+        found = node_jobs.find(self.site, turn.job.kind, turn.node, turn.key)
+        if found is not None:
+            return node_jobs.standing(self.site, turn.key, found)
+        if self._now() > turn.until - turn.job.limit_s - turn.job.start_s:
+            return Blind("the API server was away for so long that its examination could not end in time")
+        return node_jobs.start(self.site, turn.key, node, turn.job)
+
+    def _asked(self, turn: Turn, ask: Callable[[], T]) -> T:
+        """What it answers. An API server that is away is asked again as long as the node is ours."""
+        while True:
+            try:
+                return ask()
+            except ApiError as error:
+                if error.refused or error.not_found or self._now() >= turn.until:
+                    raise
+                self._pause()
+
+    def _pause(self) -> None:
+        if self.stop.wait(self.every_s):
+            raise Stopped
 
     # -- the taint
 
-    def _closed(self, name: str) -> str:
+    def _closed(self, turn: Turn) -> str:
         """Taint and claim in one write; "" or why not."""
-        limit = sum(LIMITS_S.get(check, 0.0) for check in self.checks)
-        until = self.site.clock.now() + limit + node_jobs.START_S + SPARE_S
-        claim = msgspec.json.encode(Claim(self.owner, until)).decode()
+        claim = msgspec.json.encode(Claim(self.owner, turn.until)).decode()
 
         def change(node: NodeObject) -> list[marks.Op] | str:
             if why := self._unfit(node):
@@ -192,7 +222,26 @@ class Sweep:
             taint = Taint(self.site.keys.maintenance, marks.NO_SCHEDULE, VALUE)
             return [*marks.annotate(node, self.site.keys.sweep, claim), *marks.taint_ops(node, taint)]
 
-        return self._changed(name, change)
+        return self._changed(turn.node, change)
+
+    def _left(self, turn: Turn, said: Verdict | None) -> None:
+        """A Job without an answer is ended, then the node opened: tried until our claim ends, told to stop or not."""
+        pause, longest = PAUSES_S
+        while True:
+            last = self._now() >= turn.until  # by then the Job's own time limit has ended it
+            try:
+                if said is None and not last:
+                    node_jobs.stop(self.site, turn.job.kind, turn.node, turn.key)
+                self._opened(turn.node, said, turn.key)
+                return
+            except ApiError as error:
+                if last:
+                    self.say(
+                        f"{turn.node}: its taint could not be taken off, the controller or the next sweep will: {error}"
+                    )
+                    return
+                time.sleep(min(pause, max(0.0, turn.until - self._now())))
+                pause = min(longest, 2 * pause)
 
     def _opened(self, name: str, said: Verdict | None, key: str) -> None:
         """Taint and claim off, and what was found on, in one write. Only our own claim."""
@@ -213,6 +262,7 @@ class Sweep:
         ops = marks.annotate(node, keys.quarantine_result, text) + marks.annotate(node, keys.last_sweep, stamp(now))
         if said.status == "fail":  # as the original; a pass is for the agent to say, who looks at more
             ops += [_labelled(keys.status, "fail"), _labelled(keys.severity, wire.to_originals(said.severity))]
+            ops += marks.taint_ops(node, Taint(keys.unhealthy, marks.NO_SCHEDULE, "true")) if self.keeps_out else []
         return ops
 
     def _changed(self, name: str, change: Callable[[NodeObject], list[marks.Op] | str]) -> str:
@@ -234,33 +284,18 @@ class Sweep:
 
     def _freed(self, node: NodeObject) -> str:
         """A claim that is past its end belongs to a sweep that died: its taint goes. Returns the node's name if so."""
-        claim = claim_on(self.site, node)
-        if claim is None or claim.until > self.site.clock.now():
+        if claims.left_s(self.site, node) != 0.0:
             return ""
         name = node.metadata.name
-        self.say(f"{name}: freed from {claim.owner}, whose sweep ended without taking its taint off")
-        self._changed(name, lambda seen: freeing(self.site, seen) if claim_on(self.site, seen) == claim else "changed")
+        if owner := claims.free(self.site, name):
+            self.say(f"{name}: freed from {owner}, whose sweep ended without taking its taint off")
         return name
-
-
-def claim_on(site: Site, node: NodeObject) -> Claim | None:
-    """Who sweeps this node; one that cannot be read has ended long ago."""
-    text = node.metadata.annotation(site.keys.sweep)
-    try:
-        return msgspec.json.decode(text.encode(), type=Claim) if text else None
-    except (msgspec.MsgspecError, UnicodeError):
-        return Claim("somebody", 0.0)
 
 
 def room(node: NodeObject) -> list[marks.Op]:
     """A node without any annotation has no place to put one."""
     there = node.metadata.annotations
     return [] if there else [marks.same("/metadata/annotations", None), marks.add("/metadata/annotations", {})]
-
-
-def freeing(site: Site, node: NodeObject) -> list[marks.Op]:
-    ops = marks.annotate(node, site.keys.sweep, None)
-    return ops + marks.untaint_ops(node, [(site.keys.maintenance, marks.NO_SCHEDULE)])
 
 
 def _labelled(key: str, value: str) -> dict[str, Any]:

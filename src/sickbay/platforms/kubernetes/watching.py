@@ -21,6 +21,7 @@ from sickbay.kube.objects import Anything, Meta, NodeObject, NodeSpec, PodObject
 from sickbay.kube.watch import Gone, Put, Reflector, Synced
 from sickbay.model import Change, Fleet, Job, JobChanged, JobPhase, Node, NodeChanged, NodeDeleted, Progress
 from sickbay.platforms.kubernetes import marks, sight
+from sickbay.platforms.kubernetes.claims import Expiry
 from sickbay.platforms.kubernetes.clerk import Clerk
 from sickbay.platforms.kubernetes.gangs import index
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject
@@ -69,6 +70,7 @@ class Eyes:
         self._telling = False  # nothing is told before everything was listed: a node without its pods looks free
         self._started = False
         self._clerk = Clerk(site.clock)
+        self._claims = Expiry(site, self._clerk)
         self._gatekeeper = Gatekeeper(site)
         selector = {"labelSelector": site.settings.gpu_selector}
         self._node_watch = Reflector(site.api, names.NODES, NodeObject, self._hear_node, params=selector)
@@ -189,6 +191,7 @@ class Eyes:
             self._nodes[name] = Seen(shown.node, slim(self._site, node))
             self._tell(NodeChanged(shown.node))
         self._show_later(name, shown.due_s)
+        self._claims.meet(node)
         if known is None or known.node.uid != node.metadata.uid:
             self._gatekeeper.meet(node, busy=bool(shown.node.jobs))
         if shown.node.mark != before:  # who stopped a job depends on it
