@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -231,6 +232,15 @@ def test_a_fault_that_can_wait_waits_for_a_maintenance_window() -> None:
     no = refusal(a_request(when=When.IDLE, in_window=False), policy=policy)
     assert "outside the maintenance windows (Sat 02:00-05:00)" in no.why
     assert ask(a_request(when=When.NOW, in_window=False), policy=policy).granted
+
+
+def test_a_node_that_is_out_already_or_at_its_gate_is_taken_out_at_any_hour() -> None:
+    """Nobody is disturbed: a newcomer must not wait for Saturday. Its treatment waits, and so does work that lives."""
+    policy = out(9, windows=("Sat 02:00-05:00",))
+    wish = a_request("n1.1", when=When.IDLE, in_window=False, down=True)
+    assert ask(wish, policy=policy).granted == {"n1.1"}
+    for more in ({"kind": TREAT, "verb": Verb.REBOOT}, {"hurts": True}, {"down": False}):
+        assert "maintenance windows" in refusal(replace(wish, **more), policy=policy).why
 
 
 def test_our_drains_stop_only_so_many_jobs_in_a_window() -> None:

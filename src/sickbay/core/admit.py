@@ -105,7 +105,8 @@ def _approval(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: f
 
 
 def _maintenance(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
-    if r.in_window or r.when is not When.IDLE:
+    """Taking out a node that is out already, or waits at its gate, disturbs nobody: that needs no window."""
+    if r.in_window or r.when is not When.IDLE or (r.kind == OUT and r.down and not r.hurts):
         return None
     return Refusal(
         f"outside the maintenance windows ({', '.join(policy.windows)}), and this fault can wait", now + AGAIN_S
