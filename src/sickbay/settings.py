@@ -312,7 +312,8 @@ class KubernetesSettings:
     """Taint a node whose kubelet is dead with node.kubernetes.io/out-of-service, so that its pods can be replaced? Off:
     it is only right when the machine is surely down, which we can prove on EC2 only."""
     gate: bool = False
-    """Keep work off every new GPU node until it has passed its checks? Successors of replaced nodes always are."""
+    """Keep work off every new GPU node until it has passed its checks? Only in pools whose max_verb is CORDON or more:
+    nobody could open the gate else. Successors of replaced nodes always are."""
     image: str = "sickbay/agent:latest"
     """Image of our Jobs on nodes (checks, reset, evidence); by digest in production."""
     job_account: str = "sickbay-node-job"

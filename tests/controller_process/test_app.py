@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from sickbay.errors import NotLeader, StoreError, UserError
 from sickbay.log import PlainLines
 from sickbay.model import Done, Notice, Outcome
 from sickbay.platforms.simulated.paced import PacedClock
-from sickbay.settings import Settings
+from sickbay.settings import Policy, Settings
 
 CALM = sites.Trial(nodes=4, scale=0.0, jobs="none")
 
@@ -34,6 +35,13 @@ def test_an_unknown_platform_or_store_is_a_mistake_of_the_settings(tmp_path: Pat
         app.run(settings(tmp_path, platform="mainframe"), threading.Event())
     with pytest.raises(UserError, match="known: sqlite, kubernetes, memory"):
         app.run(settings(tmp_path, store="paper"), threading.Event())
+
+
+def test_gates_are_for_pools_in_which_a_newcomers_case_may_take_its_node_out() -> None:
+    asked = Settings(pools={"training": Policy(max_verb="CORDON")})
+    assert sites.opens_gates(asked, "training")
+    assert not sites.opens_gates(asked, "other")
+    assert not sites.opens_gates(replace(asked, ceilings={"monitor": frozenset()}), "training")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,9 +77,10 @@ def test_its_successor_is_written_down_for_the_newcomer_gate(ward: Ward) -> None
     assert (line.node, line.instance, line.pool) == (name, instance, "training")
     fresh = ward.node(labels={"sickbay.dev/pool": "training"}, out=False)
     other = ward.node(labels={"sickbay.dev/pool": "inference"}, out=False)
-    assert successors.due_for(ward.site, ward.object(name)) is None  # the very machine that leaves
-    assert successors.due_for(ward.site, ward.object(other)) is None
-    assert successors.due_for(ward.site, ward.object(fresh)) == line
+    due = [replace(line, at=time.time())]  # the ward's clock is not the server's
+    assert successors.answered_by(ward.site, due, ward.object(name)) is None  # the very machine that leaves
+    assert successors.answered_by(ward.site, due, ward.object(other)) is None
+    assert successors.answered_by(ward.site, due, ward.object(fresh)) == due[0]
     successors.met(ward.site, line)
     assert successors.due(ward.site) == []
 

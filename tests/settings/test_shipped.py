@@ -54,6 +54,14 @@ def test_check_says_that_a_good_file_is_good_and_how_far_it_goes() -> None:
     assert "good. May go as far as: REBOOT (pool training), REBOOT (pool dev), REBOOT (other pools)." in out
 
 
+def test_check_says_that_a_gate_is_left_out_where_nobody_could_open_it(tmp_path: Path) -> None:
+    path = tmp_path / "gate.toml"
+    path.write_text('[kubernetes]\ngate = true\n[pool.training.policy]\nmax_verb = "CORDON"\n')
+    code, out, _ = run("check", str(path))
+    assert code == 0
+    assert "kubernetes.gate is on, but at OBSERVE (other pools) nobody could open it: no gate there." in out
+
+
 def test_check_lists_every_problem_and_exits_2(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text('platfrom = "x"\n[policy]\nevict = 1\n')

@@ -15,7 +15,7 @@ import typer
 
 from sickbay import settings_rules as rules
 from sickbay.errors import ConfigError
-from sickbay.settings import Settings
+from sickbay.settings import LEVELS, Settings
 from sickbay.settings_load import ConfigProblems, Loaded, flat, load
 
 WRONG = 2
@@ -59,7 +59,11 @@ def _summary(settings: Settings) -> str:
     if settings.pools:
         levels = [("other pools", settings.policy.max_verb)]
         levels = [(f"pool {name}", policy.max_verb) for name, policy in settings.pools.items()] + levels
-    return "May go as far as: " + ", ".join(f"{verb} ({where})" for where, verb in levels) + "."
+    said = "May go as far as: " + ", ".join(f"{verb} ({where})" for where, verb in levels) + "."
+    shut = [where for where, verb in levels if verb == LEVELS[0]]
+    if settings.kubernetes.gate and shut:
+        said += f" kubernetes.gate is on, but at {LEVELS[0]} ({', '.join(shut)}) nobody could open it: no gate there."
+    return said
 
 
 def _table(loaded: Loaded) -> str:

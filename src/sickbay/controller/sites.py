@@ -12,13 +12,15 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sickbay.controller.leader import FileLeader
+from sickbay.core.plan import level
 from sickbay.errors import ApiError, UserError
 from sickbay.kube.api import Api
-from sickbay.model import Notice
+from sickbay.model import Notice, Verb
 from sickbay.ports import Clock, Leader, Notifier, Platform, Store
 from sickbay.settings import Settings
 
@@ -102,9 +104,14 @@ def _kubernetes(settings: Settings, trial: Trial) -> Site:
 
     clock, kube = RealClock(), settings.kubernetes
     api = open_api(kube.kubeconfig, kube.context)
-    platform = KubernetesPlatform(site_of(api, kube, clock, settings.cluster))
+    platform = KubernetesPlatform(site_of(api, kube, clock, settings.cluster), partial(opens_gates, settings))
     return Site(platform, clock, close=platform.close, rivals=lambda: _rivals(platform), api=api,
                 instance=platform.eyes.instance, watch_age=platform.eyes.age_s)  # fmt: skip
+
+
+def opens_gates(settings: Settings, pool: str) -> bool:
+    """May a newcomer's case take its node out? Where it may not, it could never be examined and returned."""
+    return Verb.CORDON in level(settings.policy_for(pool)) & settings.ceilings.get("monitor", frozenset())
 
 
 def _rivals(platform: KubernetesPlatform) -> Rivalry:
@@ -116,7 +123,8 @@ def _rivals(platform: KubernetesPlatform) -> Rivalry:
     except ApiError as error:
         log.warning("whether other repairers are at work could not be seen: %s", error)
         return Rivalry()
-    return Rivalry(rivals.observed_pools(found), tuple(rivals.notices(found, platform.site.clock.now())))
+    platform.rival_pools = rivals.observed_pools(found)
+    return Rivalry(platform.rival_pools, tuple(rivals.notices(found, platform.site.clock.now())))
 
 
 # settings.platform -> its composition. A further platform is one function and one line here.

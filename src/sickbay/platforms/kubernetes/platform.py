@@ -19,6 +19,7 @@ from sickbay.platforms.kubernetes.gangs.checkpoint import checkpoint_job
 from sickbay.platforms.kubernetes.gangs.pulse import Pulse
 from sickbay.platforms.kubernetes.gangs.restart import restart_job
 from sickbay.platforms.kubernetes.gangs.stop import give_way, stop_job
+from sickbay.platforms.kubernetes.gate import MayClose
 from sickbay.platforms.kubernetes.power import power_cycle
 from sickbay.platforms.kubernetes.reboot import reboot
 from sickbay.platforms.kubernetes.replace import replace
@@ -49,9 +50,14 @@ DOORS: Mapping[Verb, Door] = {
 
 
 class KubernetesPlatform:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, may_close: MayClose = lambda pool: True) -> None:
+        """`may_close`: by the settings, may a new node of this pool be kept from work until it was examined?"""
         self.site = site
-        self.eyes = Eyes(site, is_gone=partial(machines.is_gone, site))
+        self.rival_pools: frozenset[str] = frozenset()  # whoever looks around for rivals writes it
+        self.eyes = Eyes(
+            site, is_gone=partial(machines.is_gone, site),
+            may_close=lambda pool: may_close(pool) and pool not in self.rival_pools,
+        )  # fmt: skip
         self.verbs = verbs_of(site)
         self._pulse = Pulse(site, self.eyes.gangs, self.eyes.tell, is_ours=self.eyes.is_ours).start()
 

@@ -1,13 +1,14 @@
 """Successors that are due: which pools expect a machine in place of a replaced one, so that it is examined first.
 
 replace.py writes a line here just before it gives a machine back; the newcomer gate reads them when a GPU node joins
-(`due_for`) and strikes the line out when it has closed the gate (`met`). One ConfigMap, bounded, old lines forgotten:
-a node that nobody replaced is never gated by a line of last week.
+(`due`, `answered_by`) and strikes the line out when the gate is closed (`met`). Only a node that joined after its line
+was written can be the successor, however long nobody looked. One ConfigMap, bounded; a line that nobody met is
+forgotten after a week.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -18,11 +19,13 @@ from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import Meta, NodeObject, Shape
 from sickbay.model import Action
 from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.verify import stamp
 from sickbay.platforms.kubernetes.views import instance_of
 
 NAME = "sickbay-successors"
 MOST = 200
-FORGET_S = 86_400.0
+FORGET_S = 7 * 86_400.0
+SKEW_S = 120.0  # between whoever wrote the line and the API server, which says when a node joined
 
 Lines = dict[str, "Successor"]
 
@@ -40,7 +43,7 @@ class Successor:
     node: str
     instance: str
     pool: str
-    at: float  # wall
+    at: float  # wall time of the API server
 
 
 def pool_of(site: Site, labels: Mapping[str, str]) -> str:
@@ -50,7 +53,7 @@ def pool_of(site: Site, labels: Mapping[str, str]) -> str:
 def expect(site: Site, action: Action, node: NodeObject) -> None:
     """Write it down; the same action again is the same line."""
     line = Successor(action.key, node.metadata.name, instance_of(node), pool_of(site, node.metadata.labels or {}),
-                     site.clock.now())  # fmt: skip
+                     _now(site))  # fmt: skip
     _change(site, lambda lines: {**lines, _slot(action.key): line})
 
 
@@ -58,11 +61,12 @@ def due(site: Site) -> list[Successor]:
     return list(_lines(site, _read(site)).values())
 
 
-def due_for(site: Site, node: NodeObject) -> Successor | None:
-    """The line this node answers: its own name, or the oldest of its pool. None for the very machine that was left."""
-    mine = pool_of(site, node.metadata.labels or {})
-    lines = [s for s in due(site) if s.instance != instance_of(node)]
-    fits = [s for s in lines if s.node == node.metadata.name] or [s for s in lines if s.pool == mine]
+def answered_by(site: Site, lines: Sequence[Successor], node: NodeObject) -> Successor | None:
+    """The line this node answers: its own name, or the oldest of its pool. None for the very machine that was left, and
+    for one that had joined before."""
+    joined, mine = stamp(node.metadata.creation_timestamp), pool_of(site, node.metadata.labels or {})
+    after = [s for s in lines if s.instance != instance_of(node) and joined >= s.at - SKEW_S]
+    fits = [s for s in after if s.node == node.metadata.name] or [s for s in after if s.pool == mine]
     return min(fits, key=lambda s: s.at, default=None)
 
 
@@ -72,6 +76,10 @@ def met(site: Site, successor: Successor) -> None:
 
 
 # --- the ConfigMap ----------------------------------------------------------------------------------------------------
+
+
+def _now(site: Site) -> float:
+    return site.clock.now() + site.api.ahead_s
 
 
 def _slot(key: str) -> str:
@@ -94,7 +102,7 @@ def _lines(site: Site, found: ConfigMap | None) -> dict[str, Successor]:
             lines[slot] = msgspec.json.decode(text.encode(), type=Successor)
         except (msgspec.MsgspecError, UnicodeError):
             continue
-    now = site.clock.now()
+    now = _now(site)
     fresh = sorted((item for item in lines.items() if now - item[1].at < FORGET_S), key=lambda item: item[1].at)
     return dict(fresh[-MOST:])
 

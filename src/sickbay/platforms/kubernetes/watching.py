@@ -25,7 +25,7 @@ from sickbay.platforms.kubernetes.claims import Expiry
 from sickbay.platforms.kubernetes.clerk import Clerk
 from sickbay.platforms.kubernetes.gangs import index
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject
-from sickbay.platforms.kubernetes.gate import Gatekeeper
+from sickbay.platforms.kubernetes.gate import Gatekeeper, MayClose
 from sickbay.platforms.kubernetes.job_watch import JobWatch
 from sickbay.platforms.kubernetes.memory import Memory
 from sickbay.platforms.kubernetes.site import Site
@@ -54,7 +54,7 @@ class Eyes:
 
     def __init__(
         self, site: Site, *, is_gone: Callable[[str], bool] = lambda provider_id: False,
-        ask_gone_s: tuple[float, ...] = ASK_GONE_S, sync_s: float = SYNC_S,
+        may_close: MayClose = lambda pool: True, ask_gone_s: tuple[float, ...] = ASK_GONE_S, sync_s: float = SYNC_S,
     ) -> None:  # fmt: skip
         self._site, self._is_gone, self._ask_gone_s, self._sync_s = site, is_gone, ask_gone_s, sync_s
         self.gangs = index.Gangs(site, self.mark_of)  # safe from several threads; `known_as` takes no lock
@@ -71,7 +71,7 @@ class Eyes:
         self._started = False
         self._clerk = Clerk(site.clock)
         self._claims = Expiry(site, self._clerk)
-        self._gatekeeper = Gatekeeper(site)
+        self._gatekeeper = Gatekeeper(site, may_close)
         selector = {"labelSelector": site.settings.gpu_selector}
         self._node_watch = Reflector(site.api, names.NODES, NodeObject, self._hear_node, params=selector)
         self._pod_watch = Reflector(site.api, names.PODS, PodObject, self._hear_pod)
