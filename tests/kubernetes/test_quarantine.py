@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sickbay.errors import UserError
+from sickbay.errors import Unreachable, UserError
 from sickbay.kube import names
+from sickbay.kube.access import from_kubeconfig
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.model import Finding, Place, Severity, Status
+from sickbay.platforms.kubernetes import node_jobs
 from sickbay.platforms.kubernetes.quarantine import quarantine
-from sickbay.platforms.kubernetes.quarantine_result import findings_on, verdict
+from sickbay.platforms.kubernetes.quarantine_result import Verdict, findings_on, verdict
 from sickbay.platforms.kubernetes.site import Site
+from testbed.cluster import Cluster
+from testbed.waiting import until
 from tests.kubernetes.conftest import Nodes
 from tests.kubernetes.test_sweep import work_on
 from tests.kubernetes.ward import a_site, machines, the_jobs, the_node
@@ -120,6 +128,86 @@ def test_whoever_interrupts_it_leaves_no_label_and_no_job(site: Site, nodes: Nod
         with pytest.raises(SystemExit):
             quarantine(site, name, "ana", sleep=interrupted)
     assert the_node(site, name).metadata.label(site.keys.mode) == ""
+
+
+# A server that hangs up during a handshake: CPython 3.11 raises without closing that socket (ssl.py, _create).
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
+def test_an_api_server_that_is_away_in_the_middle_costs_neither_the_verdict_nor_the_label(
+    site: Site, cluster: Cluster, nodes: Nodes, tmp_path: Path
+) -> None:
+    name = cordoned(site, nodes()[0])
+    said: list[Verdict] = []
+    with cluster.proxy() as way, machines(site.api, [name], tmp_path):
+        through = Api(from_kubeconfig(way.kubeconfig), timeout_s=0.5)
+
+        def examine() -> None:
+            said.append(quarantine(replace(site, api=through), name, "ana", checks=("dcgm-l4",), sleep=quick))
+
+        thread = threading.Thread(target=examine)
+        thread.start()
+        until(lambda: the_jobs(site), "its Job is there")
+        way.freeze()
+        until(lambda: node_jobs.has_ended(the_jobs(site)[0]), "its Job has ended, and nobody could read it")
+        thread.join(2.0)
+        assert thread.is_alive(), "it does not give up"
+        way.thaw()
+        way.cut()
+        thread.join(30.0)
+        through.close()
+    assert [one.status for one in said] == ["pass"]
+    node = the_node(site, name)
+    assert json.loads(node.metadata.annotation(site.keys.quarantine_result))["status"] == "pass"
+    assert node.metadata.label(site.keys.mode) == ""
+
+
+class Mortal(Api):
+    """One day it does not answer any more."""
+
+    dead = False
+
+    def request(self, method: str, path: str, *more: Any, **named: Any) -> bytes:
+        if self.dead:
+            raise Unreachable(f"{method} {path}", "nobody there")
+        return super().request(method, path, *more, **named)
+
+
+def test_whoever_asks_again_gets_the_answer_of_the_job_that_a_dead_one_left(
+    site: Site, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sickbay.platforms.kubernetes.quarantine.LEAVE_S", 0.0)
+    name = cordoned(site, nodes()[0])
+    with closing(Mortal(site.api.access)) as mortal, machines(site.api, [name], tmp_path):
+
+        def dies(_: float) -> None:
+            mortal.dead = True
+            raise SystemExit(137)
+
+        with pytest.raises(SystemExit):
+            quarantine(replace(site, api=mortal), name, "ana", checks=("dcgm-l4",), sleep=dies)
+        assert the_node(site, name).metadata.label(site.keys.mode) == "quarantine"
+        (left,) = the_jobs(site)
+        told: list[str] = []
+        said = quarantine(site, name, "bea", say=told.append, sleep=quick)
+    assert f"{name}: taking up the examination that is there: dcgm-l4" in told
+    assert (said.status, {one.check for one in said.findings}) == ("pass", {"dcgm-l4"})
+    assert [job.metadata.uid for job in the_jobs(site)] == [left.metadata.uid]
+    assert the_node(site, name).metadata.label(site.keys.mode) == ""
+
+
+def test_a_job_that_somebody_took_away_is_not_begun_again(site: Site, nodes: Nodes, tmp_path: Path) -> None:
+    name = cordoned(site, nodes()[0])
+
+    def taken(_: float) -> None:
+        for job in the_jobs(site):
+            node_jobs.stop(site, "check", name, job.metadata.annotation(site.keys.action))
+        until(lambda: not the_jobs(site), "it is gone")
+
+    with machines(site.api, [name], tmp_path) as kubelet:
+        kubelet.hang.add(name)
+        said = quarantine(site, name, "ana", sleep=taken)
+    assert said.status == "unknown"
+    assert "its Job was taken away before it had answered" in said.why
+    assert not the_jobs(site)
 
 
 def test_what_could_not_be_looked_at_is_no_pass(site: Site, nodes: Nodes, tmp_path: Path) -> None:

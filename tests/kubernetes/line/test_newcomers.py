@@ -1,4 +1,4 @@
-"""A new node at its gate, with a real controller on a real control plane: what passes goes to work, what fails does not."""
+"""A new node at its gate, a real controller and a real control plane: what passes goes to work, what fails does not."""
 
 from __future__ import annotations
 

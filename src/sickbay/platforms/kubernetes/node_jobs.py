@@ -125,6 +125,10 @@ def message_of(pod: PodObject) -> str:
     return ""
 
 
+def has_ended(job: JobObject) -> bool:
+    return any(_condition(job, kind) for kind in ("Complete", "Failed"))
+
+
 def _condition(job: JobObject, kind: str) -> Any:
     return next((one for one in job.status.conditions or () if one.type == kind and one.status == "True"), None)
 
