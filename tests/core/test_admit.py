@@ -234,13 +234,20 @@ def test_a_fault_that_can_wait_waits_for_a_maintenance_window() -> None:
     assert ask(a_request(when=When.NOW, in_window=False), policy=policy).granted
 
 
-def test_a_node_that_is_out_already_or_at_its_gate_is_taken_out_at_any_hour() -> None:
-    """Nobody is disturbed: a newcomer must not wait for Saturday. Its treatment waits, and so does work that lives."""
+def test_a_newcomer_at_its_gate_is_examined_at_any_hour() -> None:
+    """Nobody is disturbed, and it must not wait for Saturday. Its treatment waits, and so does what is down for now."""
     policy = out(9, windows=("Sat 02:00-05:00",))
-    wish = a_request("n1.1", when=When.IDLE, in_window=False, down=True)
+    wish = a_request("n1.1", when=When.IDLE, in_window=False, down=True, gated=True)
     assert ask(wish, policy=policy).granted == {"n1.1"}
-    for more in ({"kind": TREAT, "verb": Verb.REBOOT}, {"hurts": True}, {"down": False}):
+    for more in ({"kind": TREAT, "verb": Verb.REBOOT}, {"hurts": True}, {"gated": False}):
         assert "maintenance windows" in refusal(replace(wish, **more), policy=policy).why
+
+
+def test_a_request_says_whether_its_node_waits_at_its_gate() -> None:
+    for gate in (True, False):
+        wish = request_of(a_case(), a_node(gate=gate), Verb.CORDON, when=When.IDLE, severity=Severity.MONITOR,
+                          in_window=False, alive=False)  # fmt: skip
+        assert wish.gated is gate
 
 
 def test_our_drains_stop_only_so_many_jobs_in_a_window() -> None:

@@ -35,6 +35,7 @@ class Request:
     hurts: bool  # work that is alive would be stopped
     approved: bool
     in_window: bool
+    gated: bool = False  # new, and kept from work until it was examined
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,9 @@ def _approval(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: f
 
 
 def _maintenance(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
-    """Taking out a node that is out already, or waits at its gate, disturbs nobody: that needs no window."""
-    if r.in_window or r.when is not When.IDLE or (r.kind == OUT and r.down and not r.hurts):
+    """A newcomer at its gate has no work to lose, and gets none before it was examined: it needs no window. One that is
+    out for another reason may be back in a minute, and would then stay out until the window."""
+    if r.in_window or r.when is not When.IDLE or (r.kind == OUT and r.gated and not r.hurts):
         return None
     return Refusal(
         f"outside the maintenance windows ({', '.join(policy.windows)}), and this fault can wait", now + AGAIN_S
@@ -214,6 +216,7 @@ def request_of(
         case=case.id, node=case.node, kind=TREAT if verb in TREATMENTS else OUT, verb=verb, pool=case.pool,
         rack=node.rack if node else "", domain=node.domain if node else "", when=when, severity=severity,
         since=case.entered, down=down, hurts=alive, approved=verb in case.approved, in_window=in_window,
+        gated=node is not None and node.gate,
     )  # fmt: skip
 
 

@@ -46,3 +46,11 @@ def test_a_newcomer_that_fails_its_checks_stays_behind_its_gate(line: Line) -> N
     assert case.phase is Phase.ESCALATED, case.journal[-1]
     assert is_gated(line)
     assert line.node().spec.unschedulable
+
+
+def test_where_it_may_only_observe_no_gate_is_closed_that_nobody_could_open(line: Line) -> None:
+    line.control("OBSERVE", gate=True)
+    line.until_led()
+    line.until(lambda: "are not kept from work" in line.log(), "it says so")
+    assert not is_gated(line)
+    assert line.log().count("are not kept from work") == 1
