@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,6 +185,15 @@ def test_a_client_that_stays_is_named_and_the_services_are_back(tmp_path: Path) 
     assert node.active == {"nvidia-persistenced.service", "nvidia-dcgm.service"}
 
 
+def test_a_release_that_says_in_use_and_ends_with_0_has_reset_nothing(tmp_path: Path) -> None:
+    node = Node({"nvidia-smi --gpu-reset": [printed(IN_USE, 0)]})
+    one = a_reset(node, tmp_path)
+    ended = one.run()
+    assert not ended.done
+    assert ended.said.startswith("not reset: in use")
+    assert one.devices == ()
+
+
 def test_gpus_that_can_only_be_reset_together_are(tmp_path: Path) -> None:
     """nvidia-smi(1): before Ampere, or without fabric manager, all GPUs joined by NVLink go in one command."""
     node = Node({"nvidia-smi --gpu-reset -i": [printed(TOGETHER, 255)]})
@@ -277,6 +287,45 @@ def test_whatever_ends_it_the_services_are_started_again(tmp_path: Path, blow: B
         a_reset(node, tmp_path).run()
     assert node.active == {"nvidia-persistenced.service", "nvidia-dcgm.service"}
     assert not (tmp_path / "reset.json").exists()
+
+
+def test_a_reset_that_is_ended_while_it_stops_services_starts_them_again(tmp_path: Path) -> None:
+    node = Node()
+
+    def strike(said: str) -> None:
+        if said == "systemctl stop nvidia-persistenced.service":
+            raise SystemExit(143)
+
+    node.on_run = strike
+    with pytest.raises(SystemExit):
+        a_reset(node, tmp_path).run()
+    assert node.active == {"nvidia-persistenced.service", "nvidia-dcgm.service"}
+    assert not (tmp_path / "reset.json").exists()
+
+
+@pytest.mark.parametrize("end", ["refused", "hangs", "killed"])
+def test_mig_is_made_again_when_only_some_of_the_gpus_were_reset(tmp_path: Path, end: str) -> None:
+    """The first GPU is reset and has lost its instances; the second refuses, or the command never comes back."""
+    node = Node(mig="Enabled")
+    node.answers["nvidia-smi mig -lgi"] = [printed(LGI), printed(GONE, 6), printed(LGI)]
+    node.answers["nvidia-smi mig -lci"] = [printed(LCI), printed(GONE.replace("GPU", "compute"), 6)]
+    half = Completed(None, "", "", timed_out=True) if end == "hangs" else printed("GPU 1: Unknown Error\n", 255)
+    node.answers["nvidia-smi --gpu-reset"] = [half]
+
+    def strike(said: str) -> None:
+        if end == "killed" and said.startswith("nvidia-smi --gpu-reset"):
+            raise SystemExit(143)
+
+    node.on_run = strike
+    with pytest.raises(SystemExit) if end == "killed" else nullcontext():
+        assert not a_reset(node, tmp_path, device="").run().done
+    assert "nvidia-smi mig -i 0 -cgi 9:4" in node.did("nvidia-smi mig -i")
+
+
+def test_mig_that_a_refused_reset_left_as_it_was_is_not_touched(tmp_path: Path) -> None:
+    node = Node({"nvidia-smi --gpu-reset": [printed("Unknown Error\n", 255)]}, mig="Enabled")
+    assert not a_reset(node, tmp_path).run().done
+    assert node.did("nvidia-smi mig -i") == []
 
 
 def test_what_a_killed_reset_left_is_put_right_by_the_next_start_of_the_agent(tmp_path: Path) -> None:

@@ -165,10 +165,10 @@ class Resetting:
         until = self.clock() + PATIENCE_S
         while True:
             done = self.host.run(("nvidia-smi", "--gpu-reset", *which), RESET_S)
-            if not _IN_USE.search(_said(done)) or self.clock() >= until:
+            if not _IN_USE.search(_said(done)):
                 return done
-            if done.code == 0:
-                done = replace(done, code=255)  # some releases say so and end with 0
+            if self.clock() >= until:
+                return replace(done, code=done.code or 255)  # some releases say so and end with 0
             self.sleep(EVERY_S)
 
     def _why(self, done: Completed) -> str:
@@ -205,9 +205,11 @@ class Resetting:
     # -- after
 
     def _put_back(self, left: Leftover, ended: Ended) -> Ended:
-        """MIG first: services that start count the instances they find."""
-        troubles = []
-        if left.mig and self.devices and (why := mig.restore(self.host, left.mig, left.modes)):
+        """What is written down counts: whoever was struck while he stopped services has not told `left` of them. MIG
+        even if nothing is known to be reset: it may be, up to the GPU that refused. First, since services that start
+        count the instances they find."""
+        left, troubles = leftover.read(self.state_dir) or left, []
+        if left.mig and (why := mig.restore(self.host, left.mig, left.modes)):
             troubles.append(f"MIG was not restored: {why}")
             ended = replace(ended, done=False)
         if failed := leftover.start(self.host, left.services):
