@@ -102,6 +102,16 @@ def test_a_machine_whose_host_a_stop_may_lose_is_left_running(ward: Ward, lifecy
     assert ward.memory(name) is None
 
 
+def test_a_node_of_karpenters_is_left_running_or_karpenter_would_replace_it(ward: Ward) -> None:
+    instance = ward.instance()
+    name = ward.node(instance, labels={"karpenter.sh/nodepool": "p5"})
+    said = ward.ask(ward.sent(name, Verb.POWER_CYCLE))
+    assert isinstance(said, Failed)
+    assert "deletes its NodeClaim" in said.why
+    assert ward.front.count("StopInstances") == 0
+    assert ward.memory(name) is None
+
+
 def test_a_member_of_a_group_goes_into_standby_or_the_group_would_terminate_it(ward: Ward) -> None:
     group, (instance,) = ward.group()
     name = ward.node(instance)

@@ -2,8 +2,8 @@
 
 platform.py calls `power_cycle`. Where we are is read from EC2 and from the node's memory (treatment.py), so a crash
 between any two steps is harmless: an instance that our stop put down is started by the next ask, whoever makes it.
-Refused where a stop may lose the host (spot, capacity block, root on instance store), and for a member of an Auto
-Scaling group that cannot be put into standby: the group would take it for dead and terminate it.
+Refused where a stop may lose the host (spot, capacity block, root on instance store), for a node of Karpenter's, and
+for a member of an Auto Scaling group that cannot be put into standby: both would take it for dead and terminate it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Failed, Lost, Outcome, Started
 from sickbay.platforms.kubernetes import treatment
-from sickbay.platforms.kubernetes.machines import EC2, amazon, asg, calls, ec2, provider_of, redfish
+from sickbay.platforms.kubernetes.machines import EC2, amazon, asg, calls, ec2, karpenter, provider_of, redfish
 from sickbay.platforms.kubernetes.machines.aws import Aws, Meaning, code_of, instance_id, is_amazons, meaning, words
 from sickbay.platforms.kubernetes.reboot import booted, guard
 from sickbay.platforms.kubernetes.site import Site
@@ -54,7 +54,9 @@ def _send(site: Site, action: Action, node: NodeObject | None) -> Outcome:
 
 
 def _refused(site: Site, node: NodeObject) -> Outcome | None:
-    """What the instance itself says against it, before anything is touched."""
+    """What its keeper and the instance itself say against it, before anything is touched."""
+    if karpenter.claims_it(node):  # its interruption controller acts on every stop: a REPLACE that nobody allowed
+        return Failed("not power-cycled: Karpenter takes a stopped instance for lost and deletes its NodeClaim")
     machine = instance_id(node.spec.provider_id)
     try:
         found = ec2.find(amazon(site, node.spec.provider_id), machine)
