@@ -301,7 +301,8 @@ class KubernetesSettings:
     conditions: tuple[str, ...] = ()
     """Node conditions of others that we believe, as Draino does: "Type" (= True, at once) or "Type=Status,60s"."""
     drain: str = "gpu"
-    """Whom a drain evicts: gpu (pods that ask for GPUs) or all."""
+    """Whom a drain evicts before a GPU is reset or a node examined: gpu (pods that ask for GPUs) or all. Before a
+    REBOOT, POWER_CYCLE or REPLACE it is all: the machine goes down with everything on it."""
     evict_bare: bool = True
     """May a drain evict pods without a controller? They do not come back by themselves. On: a gang's pods often are."""
     evict_empty_dir: bool = True

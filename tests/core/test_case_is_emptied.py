@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sickbay.core.decide import wake_at
-from sickbay.model import Done, Failed, Phase, Verb
+from sickbay.model import Done, Failed, Phase, Unguarded, Verb
 from tests.builders import a_case, a_context, a_latch, a_node, a_policy, a_record, an_action
 from tests.core.bedside import Bedside
 
@@ -62,6 +62,31 @@ def test_an_urgent_fault_is_drained_after_it_has_settled_even_under_a_job() -> N
     assert bed.waits(1.0).phase is Phase.DRAINING
     assert bed.case.pending is not None
     assert bed.case.pending.args["evict"] == "1"
+
+
+def test_a_node_is_emptied_of_all_that_the_next_rung_would_end_and_of_no_more() -> None:
+    for code, scope in (("xid.79", "all"), ("xid.48", None)):  # rebooted first; reset first
+        bed = Bedside().finds(code).until(Phase.DRAINING)
+        assert bed.case.pending is not None
+        assert bed.case.pending.args.get("scope") == scope
+
+
+def test_a_node_that_is_only_examined_is_emptied_of_its_gpu_work_alone() -> None:
+    bed = busy("gpu-lost", max_verb="RESET_GPU").until(Phase.DRAINING)
+    assert bed.case.pending is not None
+    assert "scope" not in bed.case.pending.args
+
+
+def test_before_a_rung_that_ends_more_than_the_last_the_node_is_emptied_once_more() -> None:
+    """The reset needed the GPUs free; the reboot that follows would end the pods without GPUs as well."""
+    bed = Bedside().finds("xid.48").until(Phase.REPAIRING)
+    assert bed.asks is Verb.RESET_GPU
+    bed.is_sent().answers(Failed("the GPU does not answer")).until(Phase.REPAIRING)
+    assert bed.asks is Verb.REBOOT
+    bed.is_sent().answers(Unguarded("n1 is not empty: web/replicaset/web")).until(Phase.DRAINING)
+    assert bed.case.pending is not None
+    assert bed.case.pending.args["scope"] == "all"
+    assert bed.until(Phase.REPAIRING).asks is Verb.REBOOT
 
 
 def test_a_further_line_of_the_family_starts_the_settling_anew() -> None:

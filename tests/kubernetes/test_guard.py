@@ -149,6 +149,13 @@ def test_work_that_landed_in_the_meantime_keeps_the_treatment_away(site: Site, n
     assert asked(site, node) == f"{node} is not empty: {namespace}/pod/late"
 
 
+def test_pods_without_gpus_keep_away_what_would_end_them_and_not_a_reset(site: Site, namespace: str, node: str) -> None:
+    add_pod(site.api, namespace, "web", node, gpus=0)
+    for verb in (Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE):
+        assert asked(site, node, verb=verb) == f"{node} is not empty: {namespace}/pod/web"
+    assert asked(site, node, verb=Verb.RESET_GPU) == ""
+
+
 def test_what_the_drain_calls_empty_the_guard_calls_empty(
     site: Site, clock: StageClock, namespace: str, node: str
 ) -> None:

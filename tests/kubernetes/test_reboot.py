@@ -4,6 +4,7 @@ node is back under another boot id."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,13 @@ from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, Lost, Retry, Started, Unguarded, Verb
+from sickbay.platforms.kubernetes.drain import drain
 from testbed import fleet
 from testbed.cluster import Cluster
+from testbed.waiting import until
+from tests.kubernetes.drain.test_budgets import a_budget, allowed
 from tests.kubernetes.ec2 import Ward, act, why
+from tests.kubernetes.stage import add_pod, runs
 from tests.moto import Front, ec2_error
 
 
@@ -130,6 +135,24 @@ def test_no_reboot_of_a_node_that_is_not_held_for_this_case(ward: Ward, opened: 
     said = ward.ask(ward.sent(name, Verb.REBOOT))
     assert isinstance(said, Unguarded)
     assert ward.front.count("RebootInstances") == 0
+
+
+def test_no_reboot_over_a_pod_without_gpus_until_its_budget_has_let_it_go(ward: Ward) -> None:
+    """An ingress or a database on a GPU node is nobody's to kill, whatever is wrong with the GPUs."""
+    name = ward.node()
+    ward.more["namespace"] = f"{ward.namespace}-ours"
+    add_pod(ward.api, ward.namespace, "web", name, gpus=0, labels={"app": "llama"})
+    runs(ward.api, ward.namespace, "web")
+    a_budget(ward.api, ward.namespace, "web", minAvailable=1)
+    until(allowed(ward.api, ward.namespace, "web", 0), "the budget is counted")
+    assert "is not empty" in why(ward.ask(ward.sent(name, Verb.REBOOT)))
+    assert ward.front.count("RebootInstances") == 0
+    action = replace(act(name, Verb.DRAIN, 2), args={"evict": "1", "scope": "all"})
+    assert f"waits for pdb {ward.namespace}/web" in why(drain(ward.site, action))
+    ward.api.delete(f"/apis/policy/v1/namespaces/{ward.namespace}/poddisruptionbudgets/web")
+    until(lambda: isinstance(drain(ward.site, action), Done), "the node is empty", 20.0, 0.2)
+    assert isinstance(ward.ask(ward.sent(name, Verb.REBOOT)), Started)
+    assert ward.front.count("RebootInstances") == 1
 
 
 def test_a_call_that_comes_after_a_boot_is_refused(ward: Ward) -> None:

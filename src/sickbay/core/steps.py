@@ -35,12 +35,21 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
     elif moved.phase is Phase.HOLDING:
         moved = _ask_checkpoint(turn, moved)
     elif moved.phase is Phase.DRAINING and moved.pending is not None:
-        evict = Verb.DRAIN in plan.allowed(moved, policy, turn.ctx.verbs, turn.ctx.ceilings) and policy.evict
-        moved = replace(moved, pending=replace(moved.pending, args={"evict": "1" if evict else "0", "case": moved.id}))
+        moved = replace(moved, pending=replace(moved.pending, args=_how_to_drain(turn, moved)))
     elif moved.phase is Phase.VERIFYING and moved.pending is not None and case.phase is Phase.REPAIRING:
         settle = max((turn.ctx.catalog.faults[d.fault].settle_s for d in moved.diagnoses), default=0.0)
         moved = replace(moved, pending=replace(moved.pending, ask_at=now.watch + settle))
     return _with_notice(turn, moved, why)
+
+
+def _how_to_drain(turn: Turn, case: Case) -> dict[str, str]:
+    """May anybody be evicted, and whom does the next rung need gone: a reset frees GPUs, the others end all there is.
+    Should a stronger rung come after all, its door refuses it and the node is drained once more."""
+    allowed = plan.allowed(case, turn.ctx.policy, turn.ctx.verbs, turn.ctx.ceilings)
+    evict = Verb.DRAIN in allowed and turn.ctx.policy.evict
+    rung = None if case.examine else machine.next_rung(case, allowed)
+    scope = {} if rung in (None, Verb.RESET_GPU) else {"scope": "all"}
+    return {"evict": "1" if evict else "0", "case": case.id, **scope}
 
 
 def _ask_checkpoint(turn: Turn, case: Case) -> Case:

@@ -73,7 +73,8 @@ def drain(site: Site, action: Action, is_down: IsDown = nobody_knows, give_way: 
         return Failed(f"there is no node {name}")
     if refusal := _refusal(site, action, node):
         return refusal
-    pods, evict = pods_on(site, name), action.args.get("evict", "1") == "1"
+    pods = pods_on(site, name, whole=action.args.get("scope") == "all")
+    evict = action.args.get("evict", "1") == "1"
     if not _answers(node):
         if evict and pods:  # the ranks on other nodes only wait for those here
             give_way(site, marks.case_of(action), pods)

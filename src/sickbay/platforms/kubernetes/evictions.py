@@ -1,4 +1,4 @@
-"""Asking pods to leave: who may be asked, how, and what the API server answers. Called by drain only.
+"""Asking pods to leave: who may be asked, how, and what the API server answers. Called by drain, and by guard for who.
 
 Always the eviction API, so that disruption budgets hold, and never with a grace period of ours: the pod's own is part
 of its contract with whoever wrote it. Many are asked side by side, within a time limit. What is learnt here is said in
@@ -50,16 +50,17 @@ class Asked:
 # --- who --------------------------------------------------------------------------------------------------------------
 
 
-def pods_on(site: Site, node: str) -> list[PodObject]:
-    """Those that a drain is about; what has ended, daemons, mirror pods and our own Jobs are not."""
-    return [pod for pod in sight.pods_on(site, node) if is_drained(site, pod)]
+def pods_on(site: Site, node: str, *, whole: bool = False) -> list[PodObject]:
+    """Those that a drain is about; what has ended, daemons, mirror pods and our own Jobs are not. `whole`: also those
+    that ask for no GPU, because the machine goes down."""
+    whole = whole or site.settings.drain == "all"
+    return [pod for pod in sight.pods_on(site, node) if is_drained(site, pod, whole)]
 
 
-def is_drained(site: Site, pod: PodObject) -> bool:
-    """settings.drain: pods that ask for GPUs, or all."""
+def is_drained(site: Site, pod: PodObject, whole: bool) -> bool:
     if pod.status.phase in ENDED or is_daemon(pod) or is_ours(site, pod):
         return False
-    return site.settings.drain == "all" or asks_for_gpus(pod, site.settings.gpu_resource)
+    return whole or asks_for_gpus(pod, site.settings.gpu_resource)
 
 
 def protection(site: Site, pod: PodObject) -> str:

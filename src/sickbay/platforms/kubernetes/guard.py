@@ -10,18 +10,18 @@ from dataclasses import replace
 
 from sickbay.kube import names
 from sickbay.kube.objects import NodeObject
-from sickbay.model import Action, Node
-from sickbay.platforms.kubernetes import marks, sight, treatment
-from sickbay.platforms.kubernetes.evictions import is_stuck
+from sickbay.model import Action, Node, Verb
+from sickbay.platforms.kubernetes import marks, treatment
+from sickbay.platforms.kubernetes.evictions import is_stuck, pods_on
 from sickbay.platforms.kubernetes.site import Site
-from sickbay.platforms.kubernetes.tenants import is_work
+from sickbay.platforms.kubernetes.tenants import is_work, job_of
 
 
 def unguarded(site: Site, action: Action, node: Node | None) -> str:
-    """Why the treatment is refused, or nothing. Reads once more what only the objects say: the pods, if there are any,
+    """Why the treatment is refused, or nothing. Reads once more what only the objects say: the pods that it would end,
     and the treatment that the node remembers."""
-    if node is not None and node.jobs and node.ready and _only_stuck(site, node.name):
-        node = replace(node, jobs=())
+    if node is not None and node.ready and (node.jobs or action.verb is not Verb.RESET_GPU):
+        node = replace(node, jobs=_living(site, action, node.name))
     why = refusal(action, node)
     if why or node is None:
         return why
@@ -31,10 +31,12 @@ def unguarded(site: Site, action: Action, node: Node | None) -> str:
     return treatment.under_way(site, held, but=action.key)
 
 
-def _only_stuck(site: Site, name: str) -> bool:
-    """Drained as far as it can be: what is left does not end by any signal, and only a boot removes it. Judged as DRAIN
-    judges it, or a drained node could never be treated."""
-    return all(is_stuck(site, pod) for pod in sight.pods_on(site, name) if is_work(site, pod))
+def _living(site: Site, action: Action, name: str) -> tuple[str, ...]:
+    """Whose pods the treatment would end: a reset those on the GPUs, every other all that a drain can move elsewhere.
+    Judged as DRAIN judges it, or a drained node could never be treated: what no signal ends only a boot removes."""
+    whole = action.verb is not Verb.RESET_GPU
+    pods = [pod for pod in pods_on(site, name, whole=whole) if whole or is_work(site, pod)]
+    return tuple(sorted({job_of(pod) for pod in pods if not is_stuck(site, pod)}))
 
 
 def refusal(action: Action, node: Node | None) -> str:
