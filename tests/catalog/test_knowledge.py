@@ -206,7 +206,7 @@ def test_every_profile_names_its_gpus_and_times() -> None:
 def test_a_profile_says_how_long_a_rung_may_take_there() -> None:
     reset, reboot, replace = CATALOG.ladders["reset-reboot-replace"]
     dgx = CATALOG.profiles["dgx-h100"]
-    assert (dgx.timeout_s(reset), dgx.timeout_s(reboot), dgx.timeout_s(replace)) == (300, 1800, 86400)
+    assert (dgx.timeout_s(reset), dgx.timeout_s(reboot), dgx.timeout_s(replace)) == (1020, 1800, 86400)
 
 
 def test_loading_twice_gives_the_same_catalog() -> None:

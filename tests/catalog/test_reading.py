@@ -50,8 +50,8 @@ def edited(file: str, old: str, new: str) -> Catalog:
         ("faults.toml", "[inform]", "[informed]", "inform: missing"),
         (
             "ladders.toml",
-            '["RESET_GPU", 300], ["REBOOT", 1800]',
-            '["REBOOT", 1800], ["RESET_GPU", 300]',
+            '["RESET_GPU", 1020], ["REBOOT", 1800]',
+            '["REBOOT", 1800], ["RESET_GPU", 1020]',
             "weakest first",
         ),
         ("ladders.toml", '"RESET_GPU"', '"SHOUT"', "not a rung"),

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sickbay import catalog
 from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.model import Action, Done, Failed, Lost, Place, Retry, Started, Status, Unguarded, Verb
-from sickbay.platforms.kubernetes import node_reboot, treatment
+from sickbay.platforms.kubernetes import node_jobs, node_reboot, reset, treatment
 from sickbay.platforms.kubernetes.cordon import release
 from sickbay.platforms.kubernetes.operands import PAUSED
 from sickbay.platforms.kubernetes.reset import reset_gpu
@@ -93,6 +94,15 @@ def test_a_reset_that_is_over_is_remembered_when_its_job_is_gone(site: Site, nod
         path = f"{names.jobs(site.settings.namespace)}/{job.metadata.name}"
         site.api.delete(path, {"propagationPolicy": "Background"})
     assert reset_gpu(site, seen(action)) == done
+
+
+def test_nothing_overtakes_a_reset_that_is_still_at_work() -> None:
+    """Neither the case's next rung nor the door's patience comes before the Job's own end."""
+    longest = reset.LIMIT_S + node_jobs.START_S
+    assert treatment.HOLDS_S[Verb.RESET_GPU] >= longest
+    rungs = [rung for ladder in catalog.load().ladders.values() for rung in ladder if rung.verb is Verb.RESET_GPU]
+    assert rungs
+    assert all(rung.timeout_s >= treatment.HOLDS_S[Verb.RESET_GPU] for rung in rungs)
 
 
 def test_a_mere_look_knows_that_the_call_never_came(site: Site, nodes: Nodes) -> None:

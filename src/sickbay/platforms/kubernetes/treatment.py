@@ -30,7 +30,7 @@ LIVE = frozenset((SENT, STARTING, FORCING))
 # After so many seconds a treatment no longer keeps the next one away. Each is below what any ladder or profile of the
 # catalog gives its rung, so the case has always given up on the first treatment before the door lets in the second.
 HOLDS_S: Mapping[str, float] = {
-    Verb.RESET_GPU: 240.0,
+    Verb.RESET_GPU: 960.0,  # its Job is at work no longer: reset.LIMIT_S, its start, and the minute to put things back
     Verb.REBOOT: 540.0,
     Verb.POWER_CYCLE: 840.0,
     Verb.REPLACE: 1_740.0,
