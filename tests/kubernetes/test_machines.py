@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sickbay.platforms.kubernetes.cordon import release
 from sickbay.platforms.kubernetes.machines import karpenter
 from sickbay.platforms.kubernetes.machines.aws import Meaning, instance_id, meaning, open_aws, region_of
 from testbed.cluster import Cluster
-from tests.kubernetes.ec2 import Ward, act
+from tests.kubernetes.ec2 import Ward, act, why
 from tests.moto import Front, asg_error, ec2_error
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +135,7 @@ def test_a_group_is_held_off_and_let_go_again(ward: Ward) -> None:
     was = machines.protect(ward.site, node)
     assert ward.shown(group)["Instances"][0]["ProtectedFromScaleIn"]
     assert machines.protect(ward.site, node) == ""  # it is on: not ours to take off twice
-    assert machines.unprotect(ward.site, node, was)
+    assert machines.give_up(ward.site, node, (was,))
     assert not ward.shown(group)["Instances"][0]["ProtectedFromScaleIn"]
 
 
@@ -144,7 +145,8 @@ def test_protection_that_somebody_else_had_switched_on_stays_on(ward: Ward) -> N
         AutoScalingGroupName=group, InstanceIds=[instance], ProtectedFromScaleIn=True
     )
     node = on(f"aws:///us-west-2a/{instance}")
-    assert machines.unprotect(ward.site, node, machines.protect(ward.site, node))
+    assert machines.protect(ward.site, node) == ""
+    assert machines.give_up(ward.site, node, ())
     assert ward.shown(group)["Instances"][0]["ProtectedFromScaleIn"]
 
 
@@ -156,7 +158,7 @@ def test_a_cordon_does_not_wait_for_amazon_and_a_release_tries_again(ward: Ward)
     ward.front.replies.clear()
     was = machines.protect(ward.site, node)
     ward.front.replies["SetInstanceProtection"] = asg_error("Throttling", "slow down")
-    assert not machines.unprotect(ward.site, node, was)
+    assert not machines.give_up(ward.site, node, (was,))
 
 
 class ReadTimeoutError(Exception):
@@ -296,6 +298,64 @@ def test_what_somebody_else_protected_stays_protected_after_us(ward: Ward) -> No
     drained(ward, name)
     assert isinstance(released(ward, name), Done)
     assert is_protected(ward, group)
+
+
+def test_a_group_stays_held_off_while_the_release_is_refused(ward: Ward) -> None:
+    group, (instance,) = ward.group()
+    name = ward.node(instance)
+    drained(ward, name)
+    refused = groups.let_go(lambda *_: Retry(30.0, "not ready"))
+    assert isinstance(refused(ward.site, act(name, Verb.RELEASE, 5)), Retry)
+    assert is_protected(ward, group)
+
+
+def not_back(ward: Ward, size: int) -> tuple[str, str, str]:
+    """A power cycle that found no host to start on again: group, instance and node."""
+    group, instances = ward.group(size)
+    name = ward.node(instances[0])
+    action = ward.sent(name, Verb.POWER_CYCLE, step=9)
+    ward.ask(action)
+    ward.front.replies["StartInstances"] = ec2_error("InsufficientInstanceCapacity", "no p5 left", 500)
+    assert "waits for a host" in why(ward.ask(action, call=False))
+    ward.clock.passes(2_400.0)
+    return group, instances[0], name
+
+
+def states(ward: Ward, group: str) -> dict[str, str]:
+    return {one["InstanceId"]: one["LifecycleState"] for one in ward.shown(group)["Instances"]}
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_machine_whose_power_did_not_come_back_is_replaced_and_its_group_is_whole(ward: Ward, size: int) -> None:
+    group, instance, name = not_back(ward, size)
+    assert ward.shown(group)["DesiredCapacity"] == size - 1
+    replaced = ward.sent(name, Verb.REPLACE, step=12)
+    assert isinstance(ward.ask(replaced), Started)
+    assert ward.shown(group)["DesiredCapacity"] == size
+    assert instance not in states(ward, group)
+    assert isinstance(ward.ask(replaced, call=False), Done)
+
+
+def test_a_cancelled_case_leaves_nobody_in_standby(ward: Ward) -> None:
+    group, instance, name = not_back(ward, 2)
+    cancel = replace(act(name, Verb.RELEASE, 12), args={"cancel": "1"})
+    assert isinstance(groups.let_go(release)(ward.site, cancel), Done)
+    assert states(ward, group)[instance] == "InService"
+    assert ward.shown(group)["DesiredCapacity"] == 2
+    assert not ward.object(name).metadata.annotation(ward.site.keys.protection)
+
+
+def test_what_somebody_else_put_into_standby_stays_there_and_is_not_replaced(ward: Ward) -> None:
+    group, (instance, _) = ward.group(2)
+    name = ward.node(instance)
+    ward.aws.autoscaling.enter_standby(
+        AutoScalingGroupName=group, InstanceIds=[instance], ShouldDecrementDesiredCapacity=True
+    )
+    said = ward.ask(ward.sent(name, Verb.REPLACE))
+    assert isinstance(said, Failed)
+    assert "somebody has put it into standby" in said.why
+    assert isinstance(released(ward, name), Done)
+    assert states(ward, group)[instance] == "Standby"
 
 
 @pytest.mark.soak

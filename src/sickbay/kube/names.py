@@ -44,7 +44,7 @@ class Keys:
     opt_out: str  # label: hands off this node
     action: str  # annotation on our Jobs: the action's key
     treatment: str  # annotation: the treatment that was last sent, its key, and what was before
-    protection: str  # annotation: the scale-in protection that we switched on at the node's provider
+    protection: str  # annotation: what we hold the node's group off by (scale-in protection, standby)
 
 
 def keys(prefix: str = PREFIX) -> Keys:

@@ -1,9 +1,9 @@
 """Holding an Auto Scaling group off while a node is ours: scale-in protection on with the drain, off with the release.
 
-platform.py puts `held` around DRAIN and `let_go` around RELEASE, which a cancelled case asks for too. The node
-remembers that it was we who switched the protection on (keys.protection), and remembers it first: a crash in between
-leaves nothing on that nobody takes off. CORDON itself does not wait for Amazon, and no drain waits twice for an Amazon
-that does not answer. It must never take off what was on before us.
+platform.py puts `held` around DRAIN and `let_go` around RELEASE, which a cancelled case asks for too; power.py notes
+that it put an instance into standby. The node remembers what we hold its group off by (keys.protection), and remembers
+it first: a crash in between leaves nothing on that nobody takes off. CORDON itself does not wait for Amazon, and no
+drain waits twice for an Amazon that does not answer. It must never take off what was on before us.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.objects import Anything, NodeObject
-from sickbay.model import Action, Outcome, Retry
+from sickbay.model import Action, Done, Outcome, Retry
 from sickbay.platforms.kubernetes import machines, marks
 from sickbay.platforms.kubernetes.machines.aws import words
 from sickbay.platforms.kubernetes.site import Site
@@ -81,34 +81,55 @@ def held(door: Door) -> Door:
 
 
 def let_go(door: Door) -> Door:
-    """The door, once the group may have its node again. What cannot be switched off yet would leak: tried again."""
+    """The door, and once it has let the node go its group has it again. What cannot be undone yet would leak: the same
+    is asked again."""
 
-    def let_go_then(site: Site, action: Action) -> Outcome:
-        node = site.api.find(names.node(action.place.node), NodeObject)
-        was = node.metadata.annotation(site.keys.protection) if node is not None else ""
-        if node is None or not was or marks.mark_of(node, site.keys) not in ("", marks.case_of(action)):
-            return door(site, action)
-        if not machines.unprotect(site, node, was):
-            return Retry(AGAIN_S, f"the scale-in protection of {node.metadata.name} cannot be taken off yet")
-        _remember(site, node, None)
-        return door(site, action)
+    def then_let_go(site: Site, action: Action) -> Outcome:
+        said = door(site, action)
+        node = site.api.find(names.node(action.place.node), NodeObject) if isinstance(said, Done) else None
+        held = holds_on(site, node) if node is not None else ()
+        if node is None or not held or marks.mark_of(node, site.keys) not in ("", marks.case_of(action)):
+            return said
+        if not machines.give_up(site, node, held):
+            what = " and ".join(held)
+            return Retry(AGAIN_S, f"what holds off the group of {node.metadata.name} cannot be taken off yet: {what}")
+        _remember(site, node, ())
+        return said
 
-    return let_go_then
+    return then_let_go
+
+
+# --- what the node remembers ------------------------------------------------------------------------------------------
+
+
+def holds_on(site: Site, node: NodeObject) -> tuple[str, ...]:
+    """By what we hold this node's group off: machines.PROTECTION, machines.STANDBY."""
+    return tuple(what for what in node.metadata.annotation(site.keys.protection).split(",") if what)
+
+
+def note(site: Site, node: NodeObject, what: str) -> None:
+    """Before it is done."""
+    _remember(site, node, tuple(dict.fromkeys((*holds_on(site, node), what))))
+
+
+def unnote(site: Site, node: NodeObject, what: str) -> None:
+    """After it is undone."""
+    _remember(site, node, tuple(one for one in holds_on(site, node) if one != what))
 
 
 def _hold(site: Site, action: Action) -> None:
     try:
         node = site.api.find(names.node(action.place.node), NodeObject)
-        if node is None or node.metadata.annotation(site.keys.protection):
+        if node is None or machines.PROTECTION in holds_on(site, node):
             return
         if marks.mark_of(node, site.keys) != marks.case_of(action) or not _asking(site).ask(site, node):
             return
-        _remember(site, node, machines.PROTECTION)
+        note(site, node, machines.PROTECTION)
         machines.protect(site, node)
     except ApiError as error:
         log.warning("node=%s its group is not held off: %s", action.place.node, words(error))
 
 
-def _remember(site: Site, node: NodeObject, what: str | None) -> None:
-    body = {"metadata": {"uid": node.metadata.uid, "annotations": {site.keys.protection: what}}}
+def _remember(site: Site, node: NodeObject, held: tuple[str, ...]) -> None:
+    body = {"metadata": {"uid": node.metadata.uid, "annotations": {site.keys.protection: ",".join(held) or None}}}
     site.api.patch(names.node(node.metadata.name), body, Anything)

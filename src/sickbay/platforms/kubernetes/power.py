@@ -10,8 +10,18 @@ from __future__ import annotations
 
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Failed, Lost, Outcome, Started
-from sickbay.platforms.kubernetes import treatment
-from sickbay.platforms.kubernetes.machines import EC2, amazon, asg, calls, ec2, karpenter, provider_of, redfish
+from sickbay.platforms.kubernetes import groups, treatment
+from sickbay.platforms.kubernetes.machines import (
+    EC2,
+    STANDBY,
+    amazon,
+    asg,
+    calls,
+    ec2,
+    karpenter,
+    provider_of,
+    redfish,
+)
 from sickbay.platforms.kubernetes.machines.aws import Aws, Meaning, code_of, instance_id, is_amazons, meaning, words
 from sickbay.platforms.kubernetes.reboot import booted, guard
 from sickbay.platforms.kubernetes.site import Site
@@ -48,7 +58,7 @@ def _send(site: Site, action: Action, node: NodeObject | None) -> Outcome:
     node, made = begun
     machine = instance_id(made.machine)
     return calls.make(
-        site, node.metadata.name, made, lambda: _stop(amazon(site, made.machine), machine),
+        site, node.metadata.name, made, lambda: _stop(site, node, amazon(site, made.machine), machine),
         f"StopInstances of {machine}", AGAIN_S,
     )  # fmt: skip
 
@@ -68,19 +78,21 @@ def _refused(site: Site, node: NodeObject) -> Outcome | None:
     return Failed(f"not power-cycled: {why}") if why else None
 
 
-def _stop(aws: Aws, machine: str) -> None:
-    """Out of its group's sight first, and back into it when Amazon refuses the stop. One that somebody else has put
-    into standby stays there."""
+def _stop(site: Site, node: NodeObject, aws: Aws, machine: str) -> None:
+    """Out of its group's sight first, noted before it is done (groups.py), and back into it when Amazon refuses the
+    stop. One that somebody else has put into standby stays there."""
     member = asg.member(aws, machine)
     if member is None or member.lifecycle != "InService":
         ec2.stop(aws, machine)
         return
+    groups.note(site, node, STANDBY)
     asg.enter_standby(aws, member)
     try:
         ec2.stop(aws, machine)
     except Exception as error:
         if meaning(error) is not Meaning.UNCLEAR:
             asg.exit_standby(aws, member)
+            groups.unnote(site, node, STANDBY)
         raise
 
 
@@ -140,17 +152,18 @@ def _back(site: Site, node: NodeObject, known: Treatment, aws: Aws, found: ec2.I
     said = booted(node, known)
     if not stopped_once and isinstance(said, Started) and site.clock.now() - known.at > ARRIVED_S:
         return Lost(f"{found.id} has not stopped running: the call never arrived")
-    if stopped_once and (waits := _rejoin(aws, found.id)):
+    if stopped_once and STANDBY in groups.holds_on(site, node) and (waits := _rejoin(site, node, aws, found.id)):
         return waits
     return said
 
 
-def _rejoin(aws: Aws, machine: str) -> Outcome | None:
+def _rejoin(site: Site, node: NodeObject, aws: Aws, machine: str) -> Outcome | None:
     """Back into its group, which may count it again now that it runs."""
     try:
         member = asg.member(aws, machine)
-        if member is not None and member.lifecycle == asg.STANDBY:
+        if member is not None and member.lifecycle in asg.AWAY:
             asg.exit_standby(aws, member)
     except Exception as error:
         return calls.cannot_look(error)
+    groups.unnote(site, node, STANDBY)
     return None

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from sickbay.errors import UserError
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Done, Failed, Lost, Outcome, Started, Unguarded
-from sickbay.platforms.kubernetes import successors, treatment
+from sickbay.platforms.kubernetes import groups, successors, treatment
 from sickbay.platforms.kubernetes.machines import (
     EC2,
+    STANDBY,
     amazon,
     asg,
     calls,
@@ -26,7 +27,7 @@ from sickbay.platforms.kubernetes.machines import (
     karpenter,
     provider_of,
 )
-from sickbay.platforms.kubernetes.machines.aws import instance_id, is_amazons, words
+from sickbay.platforms.kubernetes.machines.aws import Aws, instance_id, is_amazons, words
 from sickbay.platforms.kubernetes.reboot import guard
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.treatment import Treatment
@@ -145,7 +146,12 @@ def _ec2(site: Site, node: NodeObject) -> Source | str:
     ending = ec2.no_successor(aws, found, site.clock.now())
     member = asg.member(aws, name)
     if member is not None:
-        return Source(name, lambda: ending or asg.no_successor(aws, member), lambda: asg.terminate(aws, name))
+        ours = STANDBY in groups.holds_on(site, node)  # a power cycle that did not come back has left it there
+        return Source(
+            name,
+            lambda: ending or asg.no_successor(aws, member, ours=ours),
+            lambda: _out_of_group(aws, name, ours=ours),
+        )
     if fleet := ec2.fleet_of(found):
         return Source(name, lambda: ending or ec2.fleet_refusal(aws, fleet), lambda: ec2.terminate(aws, name))
     if site.settings.machines == EC2:  # the operator's word: somebody else sees to the successor
@@ -154,6 +160,14 @@ def _ec2(site: Site, node: NodeObject) -> Source | str:
         f"{name} belongs to no Auto Scaling group, fleet, NodePool or MachineSet, so nobody would launch a successor "
         '(kubernetes.machines = "ec2" says that somebody does)'
     )
+
+
+def _out_of_group(aws: Aws, name: str, *, ours: bool) -> None:
+    """Out of our own standby first, or the group would be one smaller for ever."""
+    member = asg.member(aws, name)
+    if ours and member is not None and member.lifecycle in asg.AWAY:
+        asg.exit_standby(aws, member)
+    asg.terminate(aws, name)
 
 
 # --- is the old one gone? ---------------------------------------------------------------------------------------------
@@ -175,8 +189,8 @@ def _watch_ec2(site: Site, known: Treatment) -> Outcome:
         return calls.cannot_look(error)
     if found is None or found.state in ec2.GONE:
         return Done(f"{known.instance} is gone")
-    if found.state == "running" and site.clock.now() - known.at > ARRIVED_S and not _is_leaving(site, known):
-        return Lost(f"{found.id} still runs: the call never arrived")
+    if found.state != "shutting-down" and site.clock.now() - known.at > ARRIVED_S and not _is_leaving(site, known):
+        return Lost(f"{found.id} is still {found.state}: the call never arrived")
     return Started(AGAIN_S, f"{found.id} is {found.state}")
 
 

@@ -7,6 +7,7 @@ about a machine are never guessed: where the provider cannot be asked, `is_gone`
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from sickbay.kube.objects import NodeObject
 from sickbay.platforms.kubernetes.machines import asg, cluster_api, ec2, karpenter
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 EC2, NODE_JOB, NONE = "ec2", "node-job", "none"
 PROTECTION = "asg-scale-in"  # what `protect` says it did
+STANDBY = "asg-standby"  # POWER_CYCLE has taken it out of its group's sight
 
 # Labels that tell what a node's capacity is made of, without asking anybody.
 _CAPACITY_TYPES = ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType")
@@ -83,7 +85,7 @@ def _state(site: Site, provider_id: str) -> str:
 def protect(site: Site, node: NodeObject) -> str:
     """Keep the node's Auto Scaling group from removing it. Returns PROTECTION if we switched it on, "" otherwise.
 
-    The caller remembers the answer (keys.before) and hands it to `unprotect`: what was on before us stays on.
+    The caller remembers the answer (groups.py) and hands it to `give_up`: what was on before us stays on.
     Best effort: a cordon does not wait for Amazon.
     """
     try:
@@ -111,17 +113,21 @@ def is_unprotected(site: Site, node: NodeObject) -> bool | None:
     return member is not None and not member.protected
 
 
-def unprotect(site: Site, node: NodeObject, was: str) -> bool:
-    """Undo what `protect` answered. False when it should be tried again."""
-    if was != PROTECTION:
-        return True
+def give_up(site: Site, node: NodeObject, held: Collection[str]) -> bool:
+    """Undo what we hold its group off by (PROTECTION, STANDBY). False when it should be tried again. The protection
+    first: Amazon changes none of an instance that is on its way back from standby."""
     try:
-        member = _member(site, node)
-        if member is not None and member.protected:
-            asg.set_protection(amazon(site, node.spec.provider_id), member, False)
+        member = _member(site, node) if held else None
+        if member is None:
+            return True
+        aws = amazon(site, node.spec.provider_id)
+        if PROTECTION in held and member.protected:
+            asg.set_protection(aws, member, False)
+        if STANDBY in held and member.lifecycle in asg.AWAY:
+            asg.exit_standby(aws, member)
         return True
     except Exception as error:
-        log.warning("scale-in protection of node=%s is still on: %s", node.metadata.name, words(error))
+        log.warning("the group of node=%s is still held off: %s", node.metadata.name, words(error))
         return False
 
 

@@ -13,6 +13,7 @@ from sickbay.platforms.kubernetes.machines.aws import Aws
 
 MOST_ACTIVITIES = 20
 STANDBY = "Standby"
+AWAY = ("Standby", "EnteringStandby")  # the group's size does not count them
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +35,34 @@ def member(aws: Aws, instance: str) -> Member | None:
     return None
 
 
-def no_successor(aws: Aws, member: Member) -> str:
-    """Why this group would launch nobody in its place; "" when it would."""
+def no_successor(aws: Aws, member: Member, *, ours: bool = False) -> str:
+    """Why this group would launch nobody in its place; "" when it would. `ours`: if it is in standby, we put it there
+    and take it out before it goes, which gives the group its size back."""
+    away = member.lifecycle in AWAY
+    if away and not ours:
+        return f"somebody has put it into standby: its Auto Scaling group {member.group} would launch nobody for it"
     found = aws.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[member.group])
     groups = found.get("AutoScalingGroups") or ()
     if not groups:
         return f"its Auto Scaling group {member.group} is not there any more"
-    return _unwilling(groups[0]) or _unable(aws, member.group)
+    return _unwilling(groups[0], back=int(away)) or _unable(aws, member.group)
 
 
-def _unwilling(group: dict[str, Any]) -> str:
+def _unwilling(group: dict[str, Any], back: int) -> str:
+    """`back`: how many come back from standby first."""
     name = group["AutoScalingGroupName"]
     if group.get("Status"):
         return f"its Auto Scaling group {name} is being deleted ({group['Status']})"
     suspended = {one.get("ProcessName") for one in group.get("SuspendedProcesses") or ()}
     if stopped := sorted(suspended & {"Launch", "Terminate"}):
         return f"its Auto Scaling group {name} has {' and '.join(stopped)} suspended: resume it first"
-    desired, most = int(group.get("DesiredCapacity", 0)), int(group.get("MaxSize", 0))
+    desired, most = int(group.get("DesiredCapacity", 0)) + back, int(group.get("MaxSize", 0))
     if min(desired, most) < 1:
         return f"its Auto Scaling group {name} wants no instances (desired {desired}, at most {most})"
-    living = [one for one in group.get("Instances") or () if not str(one.get("LifecycleState")).startswith("Termin")]
-    if len(living) > desired:
-        return f"its Auto Scaling group {name} has {len(living)} instances and wants {desired}: it would replace none"
+    states = [str(one.get("LifecycleState")) for one in group.get("Instances") or ()]
+    living = sum(not state.startswith("Termin") and state not in AWAY for state in states) + back
+    if living > desired:
+        return f"its Auto Scaling group {name} has {living} instances and wants {desired}: it would replace none"
     return ""
 
 
