@@ -16,7 +16,7 @@ from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, Lost, Retry, Started, Unguarded, Verb
 from sickbay.platforms.kubernetes import successors
-from sickbay.platforms.kubernetes.machines import asg
+from sickbay.platforms.kubernetes.machines import asg, cluster_api
 from testbed.cluster import Cluster
 from tests.kubernetes.ec2 import Ward, why
 from tests.moto import Front, ec2_error
@@ -369,6 +369,26 @@ def test_a_machine_of_cluster_api_is_replaced_by_deleting_it(ward: Ward, machine
     finally:
         let_go(ward, path)
     assert isinstance(ward.ask(action, call=False), Done)
+
+
+def test_a_machine_that_was_never_deleted_is_known_and_given_back_once_more(
+    ward: Ward, machines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller died between the note on the node and the delete."""
+    name, machine = kept(ward, machines)
+    action, path = ward.sent(name, Verb.REPLACE), f"{machines}/machines/{machine}"
+    with monkeypatch.context() as dying:
+        dying.setattr(cluster_api, "delete", lambda *_: None)
+        ward.ask(action)
+    assert isinstance(ward.ask(action, call=False), Started)
+    ward.clock.passes(121.0)
+    assert isinstance(ward.ask(action, call=False), Lost)
+    try:
+        assert isinstance(ward.ask(action), Started)
+        assert ward.api.get(path, Anything).metadata.deletion_timestamp
+        assert isinstance(ward.ask(action, call=False), Started)
+    finally:
+        let_go(ward, path)
 
 
 def test_a_machine_that_no_set_would_make_again_is_kept(ward: Ward, machines: str) -> None:

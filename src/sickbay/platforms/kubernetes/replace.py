@@ -177,9 +177,11 @@ def _watch(site: Site, node: NodeObject, known: Treatment) -> Outcome:
     """The object is still there, as it is for a while after its machine has gone."""
     if instance_id(known.machine) and site.settings.machines != "node-job":
         return _watch_ec2(site, known)
-    if _is_claimed(site, known.machine):
-        return Started(AGAIN_S, f"{node.metadata.name} is being given back")
-    return Done(f"{known.instance} is gone: nobody claims it any more")
+    if not _is_claimed(site, known.machine):
+        return Done(f"{known.instance} is gone: nobody claims it any more")
+    if site.clock.now() - known.at > ARRIVED_S and not _is_let_go(site, known.machine):
+        return Lost(f"{node.metadata.name} is not being given back: the call never arrived")
+    return Started(AGAIN_S, f"{node.metadata.name} is being given back")
 
 
 def _watch_ec2(site: Site, known: Treatment) -> Outcome:
@@ -196,7 +198,7 @@ def _watch_ec2(site: Site, known: Treatment) -> Outcome:
 
 def _is_leaving(site: Site, known: Treatment) -> bool:
     """Karpenter and Cluster API empty the node before they let the instance go, and groups may wait for a hook."""
-    if karpenter.is_leaving(site.api, known.machine) or cluster_api.is_leaving(site.api, known.machine):
+    if _is_let_go(site, known.machine):
         return True
     member = asg.member(amazon(site, known.machine), instance_id(known.machine))
     return member is not None and member.lifecycle.startswith("Terminating")
@@ -214,6 +216,10 @@ def _left(site: Site, action: Action, node: NodeObject | None) -> Outcome:
     if _is_claimed(site, old):
         return Started(AGAIN_S, f"{name} is gone, and its machine is still being given back")
     return Done(f"{name} ({old or action.before.uid}) is gone")
+
+
+def _is_let_go(site: Site, machine: str) -> bool:
+    return karpenter.is_leaving(site.api, machine) or cluster_api.is_leaving(site.api, machine)
 
 
 def _is_claimed(site: Site, machine: str) -> bool:
