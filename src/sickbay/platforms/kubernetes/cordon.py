@@ -111,7 +111,8 @@ def _unfit(site: Site, held: HeldNode) -> Outcome | None:
     if not node.ready:
         return Retry(ASK_AGAIN_S, f"{node.name} is not ready")
     if node.gpus_allocatable < node.gpus_expected:
-        return Failed(f"only {node.gpus_allocatable} of {node.gpus_expected} GPUs of {node.name} are allocatable")
+        there = f"{node.gpus_allocatable} of {node.gpus_expected} GPUs of {node.name}"
+        return Retry(ASK_AGAIN_S, f"only {there} are allocatable yet")  # after a boot the device plugin takes moments
     return None
 
 
