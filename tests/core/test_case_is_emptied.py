@@ -221,3 +221,14 @@ def test_a_held_node_is_not_looked_at_every_second() -> None:
     at = wake_at(case, a_record(a_latch("row-remap-pending")), a_context(1_000.0))
     assert at is not None
     assert at >= case.entered + a_policy().checkpoint_s
+
+
+def test_a_silent_node_is_asked_to_drain_before_it_is_called_unreachable() -> None:
+    """Its case opens when it has been silent for long: its platform may still know it down, and empty it."""
+    bed = Bedside(node=a_node(jobs=("llama",))).shows(ready=False).waits(300.0).until(Phase.DRAINING)
+    entered = bed.now
+    assert bed.asks is Verb.DRAIN
+    assert bed.waits(59.0).phase is Phase.DRAINING
+    assert wake_at(bed.case, bed.record, a_context(bed.now, bed.policy)) == pytest.approx(entered + 60.0)
+    assert bed.waits(1.0).phase is Phase.COLLECTING
+    assert "nothing there can answer" in bed.why

@@ -12,7 +12,9 @@ from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, Lost, Retry, Started, Unguarded, Verb
+from sickbay.platforms.kubernetes import out_of_service
 from sickbay.platforms.kubernetes.drain import drain
+from sickbay.platforms.kubernetes.views import answers, is_ready
 from testbed import fleet
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -52,6 +54,18 @@ def test_it_is_not_done_while_the_node_is_not_ready(ward: Ward) -> None:
     said = ward.ask(action, call=False)
     assert isinstance(said, Started)
     assert "not Ready yet" in said.detail
+
+
+def test_a_machine_that_boots_under_our_own_out_of_service_taint_is_back(ward: Ward) -> None:
+    """Its drain was given up before the pods were gone, so nobody had taken the taint off."""
+    name = ward.node()
+    out_of_service.put(ward.site, ward.object(name))
+    action = ward.sent(name, Verb.REBOOT)
+    ward.ask(action)
+    ward.cluster.reboot(name)
+    until(lambda: answers(ward.object(name)), f"{name} answers")
+    until(lambda: isinstance(ward.ask(action, call=False), Done), "the reboot is done", 10.0, 0.2)
+    assert is_ready(ward.object(name))
 
 
 def test_however_often_it_is_called_it_reboots_once(ward: Ward) -> None:

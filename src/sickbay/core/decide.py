@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sickbay.core import explain, machine, obey, sight, steps, triage
-from sickbay.core.phases import RULES
+from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
 
@@ -169,7 +169,7 @@ def wake_at(case: Case, record: NodeRecord, ctx: Context) -> float | None:
         times.append(triage.settles_at(case, record, ctx.policy))
     if case.phase is Phase.HOLDING:
         times.append(case.entered + ctx.policy.checkpoint_s)
-    if case.phase is Phase.DRAINING and record.not_ready_since is not None:
-        times.append(record.not_ready_since + ctx.policy.unreachable_s)
+    if case.phase is Phase.DRAINING and (at := unreachable_at(case, record, ctx.policy)) is not None:
+        times.append(at)
     ahead = [t for t in times if t > ctx.now.watch]
     return min(ahead) if ahead else None

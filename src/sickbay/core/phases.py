@@ -10,7 +10,22 @@ from dataclasses import replace
 
 from sickbay.core import machine, plan, triage
 from sickbay.core.turn import Said, Turn, latches_of
-from sickbay.model import Case, Done, Event, Failed, Latch, Lost, Phase, Severity, Status, Unguarded, Verb, When
+from sickbay.model import (
+    Case,
+    Done,
+    Event,
+    Failed,
+    Latch,
+    Lost,
+    NodeRecord,
+    Phase,
+    Severity,
+    Status,
+    Unguarded,
+    Verb,
+    When,
+)
+from sickbay.settings import Policy
 
 
 def _suspected(turn: Turn, case: Case) -> Said:
@@ -102,11 +117,21 @@ def _checkpointed(turn: Turn, case: Case) -> Said:
     return None
 
 
+SILENT_DRAIN_S = 60.0  # for the drain of a node that does not answer: its platform may know it down and empty it
+
+
+def unreachable_at(case: Case, record: NodeRecord, policy: Policy) -> float | None:
+    """When a drain is given up since nothing there can answer; None while the node does. Never before the drain was
+    asked: a case that is about a silent node opens when that time is long over."""
+    since = record.not_ready_since
+    return None if since is None else max(since + policy.unreachable_s, case.entered + SILENT_DRAIN_S)
+
+
 def _draining(turn: Turn, case: Case) -> Said:
-    since = turn.record.not_ready_since
+    since, at = turn.record.not_ready_since, unreachable_at(case, turn.record, turn.ctx.policy)
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "the node is empty")
-    if since is not None and turn.ctx.now.watch >= since + turn.ctx.policy.unreachable_s:
+    if since is not None and at is not None and turn.ctx.now.watch >= at:
         return (
             Event.UNREACHABLE,
             f"not ready for {(turn.ctx.now.watch - since) / 60:.0f} minutes: nothing there can answer",

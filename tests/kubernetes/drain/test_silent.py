@@ -13,10 +13,11 @@ from sickbay.platforms.kubernetes.cordon import cordon, release
 from sickbay.platforms.kubernetes.drain import drain
 from sickbay.platforms.kubernetes.marks import OUT_OF_SERVICE
 from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.views import answers, is_ready
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from tests.kubernetes.conftest import Nodes
-from tests.kubernetes.drain.asking import under_way
+from tests.kubernetes.drain.asking import drained, under_way
 from tests.kubernetes.stage import act, add_pod, pod, read, runs, taint_keys
 
 
@@ -52,6 +53,20 @@ def test_a_machine_without_power_is_emptied_by_the_out_of_service_taint_which_go
     until(done, "podgc has removed the pod", 60.0, 0.5)
     assert pod(site.api, namespace, "rank-0") is None
     assert OUT_OF_SERVICE not in taint_keys(site.api, node)
+
+
+def test_a_machine_that_answers_again_is_put_back_into_service_and_drained_as_any_other(
+    cluster: Cluster, site: Site, namespace: str, node: str
+) -> None:
+    falls_silent_at_work(cluster, site, namespace, node)
+    sure = replace(site, settings=replace(site.settings, out_of_service=True))
+    drain(sure, act(Verb.DRAIN, node, 2, 1, evict="1"), lambda _site, _node: True)
+    assert OUT_OF_SERVICE in taint_keys(site.api, node)
+    cluster.revive_kubelet(node)
+    until(lambda: answers(read(site.api, node)), f"{node} answers")
+    drained(sure, node)
+    assert OUT_OF_SERVICE not in taint_keys(site.api, node)
+    assert is_ready(read(site.api, node))
 
 
 @pytest.mark.parametrize(("allowed", "down"), [(False, True), (True, False)])

@@ -11,15 +11,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import msgspec
 
-from sickbay.errors import ApiError
 from sickbay.kube import names
-from sickbay.kube.objects import NodeObject, NodeStatus, PodObject, Taint
+from sickbay.kube.objects import NodeObject, NodeStatus, PodObject
 from sickbay.model import Action, Done, Failed, Outcome, Retry, Started
-from sickbay.platforms.kubernetes import marks
+from sickbay.platforms.kubernetes import marks, out_of_service
 from sickbay.platforms.kubernetes.evictions import (
     Answer,
     Asked,
@@ -33,7 +31,7 @@ from sickbay.platforms.kubernetes.evictions import (
 )
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.tenants import job_of
-from sickbay.platforms.kubernetes.views import instance_of
+from sickbay.platforms.kubernetes.views import answers, instance_of
 
 SLICE_S = 8.0  # of the ten that a door has
 ASK_AGAIN_S = 30.0
@@ -75,10 +73,11 @@ def drain(site: Site, action: Action, is_down: IsDown = nobody_knows, give_way: 
         return refusal
     pods = pods_on(site, name, whole=action.args.get("scope") == "all")
     evict = action.args.get("evict", "1") == "1"
-    if not _answers(node):
+    if not answers(node):
         if evict and pods:  # the ranks on other nodes only wait for those here
             give_way(site, marks.case_of(action), pods)
         return _drain_silent(site, node, pods, evict=evict, is_down=is_down)
+    out_of_service.lift(site, node)
     if not pods:
         return Done(f"{name} is empty")
     if not evict:
@@ -93,10 +92,6 @@ def _refusal(site: Site, action: Action, node: NodeObject) -> Outcome | None:
     if marks.mark_of(node, site.keys) != case or not node.spec.unschedulable:
         return Retry(ASK_AGAIN_S, f"{name} is not closed in the name of {case}")
     return None
-
-
-def _answers(node: NodeObject) -> bool:
-    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
 
 
 # --- a node that answers ----------------------------------------------------------------------------------------------
@@ -183,39 +178,9 @@ def _drain_silent(site: Site, node: DrainedNode, pods: Sequence[PodObject], *, e
     if not (evict and site.settings.out_of_service and is_down(site, node)):
         return Started(ASK_AGAIN_S, f"{name} does not answer; its work ({_pods(len(pods))}) cannot be confirmed gone")
     if pods or node.status.volumes_attached:
-        _put_out_of_service(site, node)
+        out_of_service.put(site, node)
         ask_all(site, [pod for pod in pods if not is_leaving(pod)], SLICE_S / 2, force=True)  # no budget revives them
         what = f"{_pods(len(pods))} and {len(node.status.volumes_attached or ())} volumes"
         return Started(REMOVED_S, f"{name} has no power: {what} are being taken off it")
-    _put_in_service(site, node)
+    out_of_service.lift(site, node)  # it has done its work: a machine that boots with it would be kept out of use
     return Done(f"{name} has no power, and nothing is left on it")
-
-
-def _put_out_of_service(site: Site, node: NodeObject) -> None:
-    """One write, once. Somebody else's taint of that name is left as it is, and stays his."""
-    taint = Taint(marks.OUT_OF_SERVICE, marks.NO_EXECUTE, marks.SHUT_DOWN)
-    found = marks.read_found(node, site.keys)
-    if found is None or marks.find_taint(node, taint.key, taint.effect) is not None:
-        return
-    memory = marks.write_found(replace(found, out_of_service=True))
-    _patch(site, node, [*marks.annotate(node, site.keys.before, memory), *marks.taint_ops(node, taint)])
-
-
-def _put_in_service(site: Site, node: NodeObject) -> None:
-    """As soon as it has done its work: a machine that boots with it would be kept out of use."""
-    found = marks.read_found(node, site.keys)
-    if found is None or not found.out_of_service:
-        return
-    memory = marks.write_found(replace(found, out_of_service=False))
-    ops = marks.untaint_ops(node, [(marks.OUT_OF_SERVICE, marks.NO_EXECUTE)])
-    _patch(site, node, [*marks.annotate(node, site.keys.before, memory), *ops])
-
-
-def _patch(site: Site, node: NodeObject, ops: list[marks.Op]) -> None:
-    """What has changed meanwhile is met at the next ask."""
-    ops = [marks.same("/metadata/uid", node.metadata.uid), *ops]
-    try:
-        site.api.patch(names.node(node.metadata.name), ops, NodeObject, how="json", fieldManager=marks.MANAGER)
-    except ApiError as error:
-        if not error.stale:
-            raise

@@ -149,7 +149,7 @@ def _hurry(site: Site, node: NodeObject, known: Treatment, aws: Aws) -> Outcome:
 def _back(site: Site, node: NodeObject, known: Treatment, aws: Aws, found: ec2.Instance) -> Outcome:
     """Running: not stopped yet, or started again."""
     stopped_once = known.state != SENT or found.launched_at > known.at
-    said = booted(node, known)
+    said = booted(site, node, known)
     if not stopped_once and isinstance(said, Started) and site.clock.now() - known.at > ARRIVED_S:
         return Lost(f"{found.id} has not stopped running: the call never arrived")
     if stopped_once and STANDBY in groups.holds_on(site, node) and (waits := _rejoin(site, node, aws, found.id)):

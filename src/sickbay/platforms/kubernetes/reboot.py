@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Done, Failed, Lost, Outcome, Started
-from sickbay.platforms.kubernetes import node_jobs, node_reboot, treatment
+from sickbay.platforms.kubernetes import node_jobs, node_reboot, out_of_service, treatment
 from sickbay.platforms.kubernetes.guard import unguarded
 from sickbay.platforms.kubernetes.machines import EC2, NODE_JOB, amazon, calls, ec2, provider_of
 from sickbay.platforms.kubernetes.machines.aws import instance_id
 from sickbay.platforms.kubernetes.sight import look
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.treatment import Treatment
-from sickbay.platforms.kubernetes.views import boot_of, instance_of, is_ready
+from sickbay.platforms.kubernetes.views import answers, boot_of, instance_of, is_ready
 
 AGAIN_S = 15.0
+SOON_S = 1.0
 
 
 def reboot(site: Site, action: Action) -> Outcome:
@@ -64,7 +65,7 @@ def by_node_job(site: Site, action: Action, made: Treatment) -> Outcome:
 
 
 def _watch(site: Site, action: Action, node: NodeObject, known: Treatment) -> Outcome:
-    said = booted(node, known)
+    said = booted(site, node, known)
     if not isinstance(said, Started) or provider_of(site, node) != NODE_JOB:
         return said
     if node_jobs.find(site, node_reboot.KIND, node.metadata.name, action.key) is None:
@@ -75,13 +76,15 @@ def _watch(site: Site, action: Action, node: NodeObject, known: Treatment) -> Ou
     return said
 
 
-def booted(node: NodeObject, known: Treatment) -> Outcome:
+def booted(site: Site, node: NodeObject, known: Treatment) -> Outcome:
     """Done when this machine runs under another boot id and its kubelet says Ready."""
     name, boot = node.metadata.name, boot_of(node)
     if instance_of(node) != known.instance:
         return Failed(f"{name} is another machine now: {instance_of(node)}, not {known.instance}")
     if not boot or boot == known.boot_id:
         return Started(AGAIN_S, f"{known.verb} of {name} is under way: it has not booted yet")
+    if answers(node) and out_of_service.lift(site, node):
+        return Started(SOON_S, f"{name} has booted ({boot}), and our out-of-service taint is taken off")
     if not is_ready(node):
         return Started(AGAIN_S, f"{name} has booted ({boot}) and is not Ready yet")
     return Done(f"{name} has booted: boot id {boot}")
