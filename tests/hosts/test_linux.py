@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from sickbay.hosts.linux import LinuxHost, environment
+from sickbay.ports import Completed
 from tests.hosts.hole import Hole, dig
 
 
@@ -97,6 +98,49 @@ def test_below_another_root_files_and_commands_are_that_machine_s(tmp_path: Path
     host = LinuxHost("here", root=str(tmp_path))
     assert host.read("/proc/uptime") == "77.0 1.0\n"
     assert host.run(("nvidia-smi", "-q"), 5).missing
+
+
+class Recorded:
+    """Children that run nothing: the machine's own root has no tool, every other place has it."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[tuple[str, ...], str]] = []
+
+    def run(self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str], tool: str) -> Completed:
+        self.ran.append((tuple(argv), env.get("LD_LIBRARY_PATH", "")))
+        if len(self.ran) == 1:
+            return Completed(127, "", f"chroot: failed to run command '{argv[-1]}': No such file or directory")
+        return Completed(0, "found", "")
+
+
+@pytest.mark.parametrize(
+    ("place", "inside", "program", "libraries"),
+    [
+        ("run/nvidia/driver/usr/bin", "/run/nvidia/driver", "nvidia-smi", ""),
+        ("run/nvidia/driver/usr/local/bin", "/run/nvidia/driver", "nvidia-smi", ""),
+        ("home/kubernetes/bin/nvidia/bin", "", "/home/kubernetes/bin/nvidia/bin/nvidia-smi",
+         "/home/kubernetes/bin/nvidia/lib64"),
+    ],
+)  # fmt: skip
+def test_a_driver_that_an_operator_installed_has_its_tools_in_its_own_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, inside: str, program: str, libraries: str
+) -> None:
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "nvidia-smi").symlink_to("/somewhere/in/its/own/root")
+    host, children = LinuxHost("here", root=str(tmp_path), environ={}), Recorded()
+    monkeypatch.setattr(host, "_children", children)
+    assert host.run(("nvidia-smi", "-L"), 5).stdout == "found"
+    assert children.ran[1] == (("chroot", f"{tmp_path}{inside}", program, "-L"), libraries)
+
+
+def test_a_tool_that_is_nowhere_or_not_the_drivers_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run/nvidia/driver/usr/bin").mkdir(parents=True)
+    (tmp_path / "run/nvidia/driver/usr/bin/systemctl").touch()
+    for tool in ("nvidia-smi", "systemctl"):
+        host, children = LinuxHost("here", root=str(tmp_path)), Recorded()
+        monkeypatch.setattr(host, "_children", children)
+        assert host.run((tool,), 5).missing
+        assert len(children.ran) == 1
 
 
 def test_the_way_in_is_chroot(tmp_path: Path) -> None:

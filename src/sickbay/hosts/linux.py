@@ -31,6 +31,10 @@ TOOL_FOLDERS = (
     "/usr/local/cuda/bin", "/opt/amazon/efa/bin", "/opt/amazon/openmpi/bin", "/opt/slurm/bin",
 )  # fmt: skip
 
+DRIVERS_OWN = "nvidia-"  # tools that come with the driver, and with its libraries
+DRIVER_ROOT = "/run/nvidia/driver"  # the root of the GPU operator's driver container, as its own toolkit finds it
+GKE_DRIVER = "/home/kubernetes/bin/nvidia"  # where GKE's installer puts it on Container-Optimized OS
+
 
 class LinuxHost:
     def __init__(
@@ -44,11 +48,30 @@ class LinuxHost:
         self._guard = Guard()
 
     def run(self, argv: Sequence[str], timeout_s: float) -> Completed:
-        prefix = ("chroot", self._root) if self._root else ()
-        done = self._children.run((*prefix, *argv), timeout_s, self._env, tool_of(argv))
+        done = self._run_in(self._root, argv, timeout_s, self._env)
+        if done.missing and argv[0].startswith(DRIVERS_OWN):
+            return self._run_by_driver(argv, timeout_s) or done
+        return done
+
+    def _run_in(self, root: str, argv: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Completed:
+        prefix = ("chroot", root) if root else ()
+        done = self._children.run((*prefix, *argv), timeout_s, env, tool_of(argv))
         if prefix and done.code in CHROOT_REFUSES and done.stderr.startswith("chroot:"):
             return Completed(None, done.stdout, done.stderr, missing=True)
         return done
+
+    def _run_by_driver(self, argv: Sequence[str], timeout_s: float) -> Completed | None:
+        """A tool of the driver that the machine's own root has not: where those who install drivers put it."""
+        inside, tool = self._root + DRIVER_ROOT, argv[0]
+        if any(self._is_there(f"{inside}{folder}/{tool}") for folder in ("/usr/bin", "/usr/local/bin", "/bin")):
+            return self._run_in(inside, argv, timeout_s, self._env)
+        if self._is_there(f"{self._root}{GKE_DRIVER}/bin/{tool}"):
+            env = {**self._env, "LD_LIBRARY_PATH": f"{GKE_DRIVER}/lib64"}
+            return self._run_in(self._root, (f"{GKE_DRIVER}/bin/{tool}", *argv[1:]), timeout_s, env)
+        return None
+
+    def _is_there(self, path: str) -> bool:
+        return bool(self._guard.call(f"find {path}", lambda: _is_roots(path), READ_S))
 
     def read(self, path: str) -> str | None:
         return self._guard.call(f"read {path}", lambda: _read(self._root + path), READ_S)
@@ -94,6 +117,14 @@ def _read(path: str) -> str | None:
         return b"".join(parts).decode("utf-8", "replace")
     finally:
         os.close(opened)
+
+
+def _is_roots(path: str) -> bool:
+    """A file or link of root's (or of our own): we are about to run it. A link leads somewhere in its own root only."""
+    try:
+        return os.lstat(path).st_uid in (0, os.geteuid())
+    except OSError:
+        return False
 
 
 def _names(path: str) -> tuple[str, ...] | None:
