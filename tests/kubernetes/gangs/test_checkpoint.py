@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from sickbay.kube import names
 from sickbay.kube.objects import JobObject
 from sickbay.model import Action, Done, Failed, Outcome, Place, Started, Verb
-from sickbay.platforms.kubernetes.gangs.checkpoint import checkpoint_job
+from sickbay.platforms.kubernetes.gangs import checkpoint
+from sickbay.platforms.kubernetes.gangs.checkpoint import Request, checkpoint_job
+from sickbay.platforms.kubernetes.gangs.read import Found
+from sickbay.platforms.kubernetes.site import Site
 from tests.kubernetes.gangs.ground import Ground
 from tests.kubernetes.gangs.test_progress import Trainer, at_loopback, trainer
 
@@ -35,6 +40,28 @@ def test_a_job_is_asked_by_annotation_and_done_when_a_newer_checkpoint_is_comple
     saved = ground.show(job.id).checkpoint
     assert saved is not None
     assert saved.step == 63
+
+
+def test_two_cases_on_one_gang_wait_for_the_same_save(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each writing its own request in turns, neither would ever see a save that is newer than its own."""
+    ground.nodes(2)
+    job = ground.running(ground.job(annotations={"sickbay.dev/checkpoint-saved": "50"}))
+    written, write = list[str](), checkpoint._write
+
+    def counted(site: Site, found: Found, wish: Request) -> None:
+        written.append(wish.key)
+        write(site, found, wish)
+
+    monkeypatch.setattr(checkpoint, "_write", counted)
+    for _ in range(3):
+        for node in job.nodes[:2]:
+            assert isinstance(ask(ground, node, jobs=job.id), Started)
+    ground.patch(job.id, {"metadata": {"annotations": {"sickbay.dev/checkpoint-saved": "63"}}})
+    for node in job.nodes[:2]:
+        assert ask(ground, node, jobs=job.id) == Done(f"{job.id} has saved step 63")
+    assert len(written) == 2
+    later = Action("n9.4/4", Verb.CHECKPOINT_JOB, Place("n9"), {"jobs": job.id})
+    assert isinstance(checkpoint_job(ground.site, later), Started)  # what is answered is asked anew
 
 
 def test_a_job_is_asked_at_its_own_address(ground: Ground, trainer: Trainer) -> None:

@@ -27,6 +27,7 @@ from sickbay.platforms.kubernetes.site import Site
 
 ASK_AGAIN_S = 5.0
 SIGNAL_S = 30.0
+JOIN_S = 600.0  # a request that nobody has answered for so long is made anew
 AT_ONCE = 16
 MOST_NODES = 64  # signalled for one job: torchrun and its like pass a signal on to no other node
 
@@ -37,6 +38,7 @@ class Request(msgspec.Struct, omit_defaults=True):
     key: str
     newest: int = -1
     at: float = 0.0
+    others: tuple[str, ...] = ()  # cases on other nodes of the gang that wait for the same save
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,24 @@ def _ask(site: Site, action: Action, job: str) -> Outcome:
     if how == "none" or gang.recover != words.MANAGED:
         return Failed(f"{gang.id} cannot be asked to save: {_why_not(gang.recover)}")
     newest = _newest(site, found)
-    wish = read_request(progress.how(gang, words.REQUESTED))
-    if wish is None or wish.key != action.key:
-        wish = Request(action.key, newest, site.clock.now())
-        _write(site, found, wish)
+    wish = _wish(site, found, action.key, newest)
     if newest > wish.newest:
         return Done(f"{gang.id} has saved step {newest}")
     return _send(site, found, how, wish)
+
+
+def _wish(site: Site, found: Found, key: str, newest: int) -> Request:
+    """The request that stands for this key, written once. One that another case has made and that is not answered yet
+    is joined: two that wrote their own in turns would each see a request that nothing has been saved since."""
+    wish, now = read_request(progress.how(found.gang, words.REQUESTED)), site.clock.now()
+    if wish is not None and key in (wish.key, *wish.others):
+        return wish
+    if wish is not None and newest <= wish.newest and now - wish.at < JOIN_S:
+        wish = msgspec.structs.replace(wish, others=(*wish.others, key))
+    else:
+        wish = Request(key, newest, now)
+    _write(site, found, wish)
+    return wish
 
 
 def _why_not(recover: str) -> str:
