@@ -80,9 +80,9 @@ def test_a_node_that_is_only_examined_is_emptied_of_its_gpu_work_alone() -> None
 def test_before_a_rung_that_ends_more_than_the_last_the_node_is_emptied_once_more() -> None:
     """The reset needed the GPUs free; the reboot that follows would end the pods without GPUs as well."""
     bed = Bedside().finds("xid.48").until(Phase.REPAIRING)
-    assert bed.asks is Verb.RESET_GPU
+    assert (bed.phase, bed.asks) == (Phase.REPAIRING, Verb.RESET_GPU)
     bed.is_sent().answers(Failed("the GPU does not answer")).until(Phase.REPAIRING)
-    assert bed.asks is Verb.REBOOT
+    assert (bed.phase, bed.asks) == (Phase.REPAIRING, Verb.REBOOT)
     bed.is_sent().answers(Unguarded("n1 is not empty: web/replicaset/web")).until(Phase.DRAINING)
     assert bed.case.pending is not None
     assert bed.case.pending.args["scope"] == "all"
