@@ -90,12 +90,13 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A training job is alive: this rank finished this step."""
+    """A training job is alive: this rank finished this step. Or nobody can say: `unread` is why."""
 
     job: str
     rank: int
     step: int
     at: float
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +395,7 @@ class Job:
     step_at: float = 0.0
     step_s: float = 1.0  # median step time
     ranks: int = 0
-    exits: tuple[RankExit, ...] = ()
+    exits: tuple[RankExit, ...] = ()  # those that died first come first
     silent: tuple[int, ...] = ()  # ranks that logged nothing while the others logged a watchdog time-out
     rank_nodes: tuple[str, ...] = ()  # node of each rank
     owner: str = ""
@@ -402,6 +403,7 @@ class Job:
     stopped_by: str = ""  # key of our action, or "drain:<case>", or a person
     version: int = 0
     cluster: str = ""
+    unread: str = ""  # why its steps cannot be read now: as long as they cannot, that it tells none says nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,3 +171,11 @@ def test_the_largest_jobs_are_shown_first() -> None:
     seen.look(0, a_job(id="small", nodes=("n1",)))
     seen.look(0, a_job(id="large"))
     assert [account.job for account in largest(seen.book.open.values(), 1)] == ["large"]
+
+
+def test_steps_that_a_restart_in_place_makes_again_are_not_counted_twice() -> None:
+    watched = Watched()
+    steps = [(0, 100), (1, 140), (2, 101), (3, 140), (4, 150)]  # its launcher has taken it back to 100
+    for minute, step in steps:
+        watched.look(minute, a_job(step=step, step_at=WALL + minute * MINUTE, step_s=1.0))
+    assert watched.book.open["llama"].total.productive == 50.0

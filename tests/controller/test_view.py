@@ -90,13 +90,26 @@ def test_an_older_state_of_a_job_is_ignored() -> None:
     assert view.jobs["llama"].phase is JobPhase.RUNNING
 
 
-def test_progress_never_goes_back() -> None:
+def test_a_step_that_is_told_later_counts_also_when_it_is_lower_and_a_late_word_does_not() -> None:
     view = View()
     view.apply(JobChanged(a_job(step=100)))
     view.apply(Progress("llama", 0, 120, 5.0))
-    view.apply(Progress("llama", 0, 110, 6.0))
+    view.apply(Progress("llama", 0, 119, 4.0))
     view.apply(Progress("stranger", 0, 1, 6.0))
-    assert view.jobs["llama"].step == 120
+    assert (view.jobs["llama"].step, view.jobs["llama"].step_at) == (120, 5.0)
+    view.apply(Progress("llama", 0, 110, 6.0))  # its launcher has restarted it in place
+    assert (view.jobs["llama"].step, view.jobs["llama"].step_at) == (110, 6.0)
+
+
+def test_that_a_jobs_steps_cannot_be_read_is_known_and_is_no_step() -> None:
+    view = View()
+    view.apply(JobChanged(a_job(step=100)))
+    view.touched_jobs.clear()
+    view.apply(Progress("llama", 0, 0, 5.0, unread="no route to host"))
+    assert (view.jobs["llama"].step, view.jobs["llama"].unread) == (100, "no route to host")
+    assert list(view.touched_jobs) == ["llama"]
+    view.apply(Progress("llama", 0, 100, 6.0))
+    assert view.jobs["llama"].unread == ""
 
 
 # --- indexes ----------------------------------------------------------------------------------------------------------

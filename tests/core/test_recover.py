@@ -133,6 +133,37 @@ def test_an_attempt_begun_by_its_own_controller_has_the_time_of_a_start_until_it
     assert after(r, a_job(attempt=2, step=81), 2_100.0 + POLICY.stall_s).phase is P.STALLED
 
 
+def test_steps_that_go_back_are_steps_and_a_job_that_makes_them_is_never_stalled() -> None:
+    """torchrun has restarted it in place: 140, then from its checkpoint 101, 102, ..."""
+    r = after(a_recovery(), a_job(step=140, step_at=1.0), 1_100.0)
+    for i, step in enumerate(range(101, 140)):
+        r = after(r, a_job(step=step, step_at=2.0 + i), 1_150.0 + 50.0 * i)
+        assert r.phase is P.RUNNING
+    assert r.job_step == 139
+    assert after(r, a_job(step=139, step_at=99.0), r.progressed + POLICY.stall_s).phase is P.STALLED
+
+
+def test_a_lower_step_that_nobody_has_told_is_no_step() -> None:
+    """A controller that has just begun to look shows the job before it has read anything."""
+    r = after(a_recovery(), a_job(step=1, step_at=0.0))
+    assert (r.job_step, r.progressed) == (100, 1_001.0)
+
+
+def test_time_in_which_a_jobs_steps_cannot_be_read_is_no_silence() -> None:
+    unread = a_job(unread="dial tcp 10.0.0.7:10250: i/o timeout")
+    r = a_recovery(progressed=1_001.0)
+    for minute in range(60):
+        r = after(r, unread, 1_100.0 + 60.0 * minute)
+        assert r.phase is P.RUNNING
+    assert after(r, a_job(), r.progressed + POLICY.stall_s - 1).phase is P.RUNNING
+    assert after(r, a_job(), r.progressed + POLICY.stall_s).phase is P.STALLED
+
+
+def test_an_attempt_without_a_first_step_that_cannot_be_read_keeps_the_time_of_a_start() -> None:
+    r = after(a_recovery(entered=1_001.0), a_job(unread="?"), 1_100.0)
+    assert after(r, a_job(), 1_100.0 + POLICY.restarting_s - 1).phase is P.RUNNING
+
+
 # --- what others do to it is no failure -------------------------------------------------------------------------------
 
 
@@ -170,6 +201,13 @@ def test_a_stalled_job_is_stopped_as_a_whole_after_its_time() -> None:
     assert (r.pending.verb, r.pending.args["attempt"], r.pending.args["last_step"]) == (Verb.STOP_JOB, "1", "100")
 
 
+@pytest.mark.parametrize("deadline", [9_000.0, 1_060.0])
+def test_a_stalled_job_whose_steps_cannot_be_read_any_more_is_not_stopped(deadline: float) -> None:
+    r = after(stalled(deadline=deadline), a_job(unread="i/o timeout"))
+    assert (r.phase, r.pending) == (P.RUNNING, None)
+    assert r.journal[-1].why == "its progress cannot be read: i/o timeout"
+
+
 def test_the_silent_ranks_node_is_the_suspect() -> None:
     job = a_job(silent=(1,), rank_nodes=("n1", "n2"))
     said = turn(stalled(deadline=1_060.0), job)
@@ -201,6 +239,31 @@ def test_a_stopped_gang_is_examined() -> None:
 def test_a_stop_refused_because_the_job_has_moved_lets_it_run(outcome: Outcome) -> None:
     r = answered(stopping(), a_job(step=130), outcome)
     assert (r.phase, r.job_step) == (P.RUNNING, 130)
+
+
+def test_a_stop_refused_because_the_job_has_gone_back_lets_it_run() -> None:
+    r = answered(stopping(), a_job(step=81, step_at=5.0), Failed("moved: step 81"))
+    assert (r.phase, r.job_step) == (P.RUNNING, 81)
+
+
+def test_a_stop_refused_because_its_steps_cannot_be_read_lets_it_run() -> None:
+    r = answered(stopping(), a_job(unread="i/o timeout"), Failed("its progress cannot be read: i/o timeout"))
+    assert (r.phase, r.journal[-1].event) == (P.RUNNING, "UNSEEN")
+
+
+def test_an_attempt_that_hangs_before_its_first_step_is_stopped_where_it_stands() -> None:
+    """It has told the step of its checkpoint, and the attempt before it was further."""
+    hung = a_job(attempt=2, step=80, step_at=5.0)
+    r = after(restarting(pending=None, deadline=1_050.0, job_step=140), hung)
+    assert r.phase is P.STOPPING
+    assert r.pending is not None
+    assert (r.pending.args["attempt"], r.pending.args["last_step"]) == ("2", "80")
+    assert r.job_step == 140  # what it has lost is counted from there
+
+
+def test_a_stop_is_not_tried_again_when_the_job_has_moved_meanwhile() -> None:
+    r = after(stopping(deadline=1_050.0), a_job(step=101))
+    assert r.phase is P.RUNNING
 
 
 def test_a_stop_that_takes_too_long_is_tried_again_under_a_new_name() -> None:

@@ -179,9 +179,14 @@ class View:
                     self.touch_node(node)
 
     def _progress(self, p: Progress) -> None:
+        """A lower step counts too: a trainer that was restarted in place begins again where it last saved."""
         job = self.jobs.get(p.job)
-        if job is not None and p.step > job.step:
-            self.jobs[p.job] = replace(job, step=p.step, step_at=p.at)
+        if job is None or p.at < job.step_at:
+            return  # a late word
+        moved = not p.unread and p.step != job.step
+        if moved or p.unread != job.unread:
+            step, at = (p.step, p.at) if moved else (job.step, job.step_at)
+            self.jobs[p.job] = replace(job, step=step, step_at=at, unread=p.unread)
             self.touch_job(p.job)
 
     # -- what wants a turn

@@ -36,6 +36,7 @@ P = RecoveryPhase
 class JobEvent(StrEnum):
     PROGRESSED = "PROGRESSED"
     STALLED = "STALLED"
+    UNSEEN = "UNSEEN"  # its steps cannot be read: nobody can say that it stands still
     DIED = "DIED"
     DRAINED = "DRAINED"
     DONE = "DONE"
@@ -57,9 +58,9 @@ _OTHERS = {E.COMPLETED: P.COMPLETED, E.SUSPENDED: P.STOPPED, E.DELETED: P.GONE}
 
 TABLE: dict[RecoveryPhase, dict[JobEvent, RecoveryPhase]] = {
     P.RUNNING: {E.STALLED: P.STALLED, E.DIED: P.STOPPING, E.DRAINED: P.STOPPING, **_OTHERS},
-    P.STALLED: {E.PROGRESSED: P.RUNNING, E.DIED: P.STOPPING, E.DRAINED: P.STOPPING, E.DONE: P.STOPPING,
-                E.TIMED_OUT: P.STOPPING, **_OTHERS},
-    P.STOPPING: {E.PROGRESSED: P.RUNNING, E.DONE: P.EXAMINING, E.SPARED: P.WAITING_FOR_CAPACITY,
+    P.STALLED: {E.PROGRESSED: P.RUNNING, E.UNSEEN: P.RUNNING, E.DIED: P.STOPPING, E.DRAINED: P.STOPPING,
+                E.DONE: P.STOPPING, E.TIMED_OUT: P.STOPPING, **_OTHERS},
+    P.STOPPING: {E.PROGRESSED: P.RUNNING, E.UNSEEN: P.RUNNING, E.DONE: P.EXAMINING, E.SPARED: P.WAITING_FOR_CAPACITY,
                  E.TIMED_OUT: P.STOPPING, **_OTHERS},
     P.EXAMINING: {E.BLAMED: P.WAITING_FOR_CAPACITY, E.GIVEN_UP: P.FAILED, E.ALIVE: P.RUNNING,
                   E.TIMED_OUT: P.WAITING_FOR_CAPACITY, **_OTHERS},
@@ -157,11 +158,23 @@ def _note_progress(r: Recovery, s: JobSlice, now: Now) -> Recovery:
         return r
     if job.phase is JobPhase.PENDING and r.phase is P.RUNNING:
         return replace(r, entered=now.watch, progressed=now.watch)  # it waits for its place: not a silence of its own
-    if job.phase is not JobPhase.RUNNING or (job.attempt == r.attempt and job.step <= r.job_step):
+    if job.phase is not JobPhase.RUNNING:
         return r
+    if job.attempt == r.attempt and not _differs(job, r.job_step):
+        return _without_silence(r, now) if job.unread and r.phase is P.RUNNING else r
     began = job.attempt > r.attempt and r.phase is P.RUNNING  # by its own controller: it has yet to make its first step
     entered = now.watch if began else r.entered
     return replace(r, job_step=job.step, progressed=now.watch, entered=entered, attempt=job.attempt, nodes=job.nodes)
+
+
+def _differs(job: Job, step: int) -> bool:
+    """Has it moved since this step? Backwards too, by its own word: restarted in place, it begins where it saved."""
+    return job.step > step or (job.step < step and job.step_at > 0)
+
+
+def _without_silence(r: Recovery, now: Now) -> Recovery:
+    """Nobody can read its steps: that time is not counted, nor is it taken for a first step."""
+    return replace(r, progressed=now.watch, entered=now.watch if r.progressed <= r.entered else r.entered)
 
 
 def only_progressed(r: Recovery, job: Job) -> bool:
@@ -170,7 +183,7 @@ def only_progressed(r: Recovery, job: Job) -> bool:
         r.phase is P.RUNNING
         and job.phase is JobPhase.RUNNING
         and job.attempt == r.attempt
-        and job.step > r.job_step
+        and _differs(job, r.job_step)
         and job.nodes == r.nodes
         and r.pending is None
     )
@@ -245,6 +258,8 @@ def _stalled(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.PROGRESSED, f"step {job.step} was made after all"), r
     if job.phase in DEAD:
         return _running(s, r, policy, now)
+    if job.phase is JobPhase.RUNNING and job.unread:
+        return (E.UNSEEN, f"its progress cannot be read: {job.unread}"), _alive(r, job, now)
     outcome = _answer(s, r)
     if isinstance(outcome, Done):
         return (E.DONE, f"still no step; stacks and dumps are kept: {outcome.detail}"), r
@@ -278,11 +293,20 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         if r.by_drain:
             return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
         return (E.DONE, outcome.detail or "every rank is stopped"), r
-    if refused and job.phase is JobPhase.RUNNING and (job.attempt, job.step) > (r.attempt, r.job_step):
+    if (refused or _due(r, now)) and _has_moved(r, job):
         return (E.PROGRESSED, f"it makes steps again ({job.step})"), _alive(r, job, now)
+    if refused and job.phase is JobPhase.RUNNING and job.unread:
+        return (E.UNSEEN, f"its progress cannot be read: {job.unread}"), _alive(r, job, now)
     if _due(r, now):
         return (E.TIMED_OUT, "not every rank could be stopped yet; it is tried again"), r
     return None, r
+
+
+def _has_moved(r: Recovery, job: Job) -> bool:
+    """Since its stop was asked for."""
+    asked = int(r.pending.args.get("last_step", r.job_step)) if r.pending else r.job_step
+    moved = job.attempt > r.attempt or (job.attempt == r.attempt and _differs(job, asked))
+    return job.phase is JobPhase.RUNNING and moved
 
 
 def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -388,7 +412,7 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.STOPPING and job is not None:
         if r.journal[-1].event == E.TIMED_OUT and r.journal[-2].phase == P.STOPPING:  # again
             r = replace(r, notices=(*r.notices, explain.cannot_stop(r, why, now.wall))[-8:])
-        return replace(r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=r.job_step))
+        return replace(r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=_stands_at(r, job)))
     if r.phase is P.EXAMINING and job is not None:
         return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))
     if r.phase is P.RESTARTING and job is not None:
@@ -401,6 +425,11 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT:
         return replace(r, notices=(*r.notices, explain.waits(r, why, now.wall))[-8:])
     return r
+
+
+def _stands_at(r: Recovery, job: Job) -> int:
+    """The last step that this attempt has told; what we remember, where nobody has told one since we look."""
+    return job.step if _differs(job, r.job_step) else r.job_step
 
 
 def _ask_restart(r: Recovery, job: Job) -> Recovery:
