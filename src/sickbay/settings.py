@@ -327,6 +327,9 @@ class KubernetesSettings:
     """Another address for the AWS calls (a VPC endpoint, a test server); empty: the ordinary ones."""
     checkpoint: str = "annotation"
     """How a job is asked to save, unless its own label says: annotation, signal (USR1 by a Job on the node) or hook."""
+    progress_root: str = ""
+    """Folder of the controller under which jobs may name files with their steps (sickbay.dev/progress: file:<path>): a
+    shared file system, mounted to be read only. Empty: no file is read."""
     sweep_at_once: int = 10
     """Idle nodes that `sickbay sweep` examines at the same time."""
     sweep_max: int = 10

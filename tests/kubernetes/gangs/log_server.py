@@ -16,13 +16,14 @@ from testbed.pki import Pki
 
 
 class LogServer:
-    """`logs["pod"]` is what the pod has said so far."""
+    """`logs["pod"]` is what the pod has said so far; of those in `broken` nothing can be read."""
 
     def __init__(self, folder: Path) -> None:
         pki = Pki(folder / "kubelet-pki")
         pki.make()
         self.logs: dict[str, str] = {}
         self.asked: list[str] = []
+        self.broken: set[str] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(pki.path("apiserver.crt"), pki.path("apiserver.key"))
@@ -37,6 +38,9 @@ class LogServer:
                 parts = urlsplit(self.path)
                 served.asked.append(self.path)
                 _, _, _, pod, _ = parts.path.split("/")  # /containerLogs/NAMESPACE/POD/CONTAINER
+                if pod in served.broken:
+                    self.send_error(500, "the log cannot be read")
+                    return
                 lines = served.logs.get(pod, "").splitlines(keepends=True)
                 many = parse_qs(parts.query).get("tailLines", ["1000000"])[0]
                 data = "".join(lines[-int(many) :]).encode()

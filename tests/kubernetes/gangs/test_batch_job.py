@@ -60,7 +60,7 @@ def test_stop_is_refused_when_the_job_has_moved(ground: Ground) -> None:
     job = ground.running(ground.job(annotations={"sickbay.dev/step": "7"}))
     outcome = stop_job(ground.site, ground.stop(job, last_step="6"))
     assert isinstance(outcome, Failed)
-    assert outcome.why == f"moved: {job.id} has reached step 7, beyond 6"
+    assert outcome.why == f"moved: {job.id} is at step 7, no longer at 6"
     assert ground.show(job.id).phase is JobPhase.RUNNING
 
 

@@ -19,7 +19,7 @@ from sickbay.kube.objects import Anything, NodeObject, PodObject
 from sickbay.model import Action, Done, Failed, JobPhase, Outcome, Started
 from sickbay.platforms.kubernetes import node_jobs
 from sickbay.platforms.kubernetes.answer import Answer, Blind
-from sickbay.platforms.kubernetes.gangs import kinds, progress, ranks, show, words
+from sickbay.platforms.kubernetes.gangs import address, kinds, progress, ranks, show, words
 from sickbay.platforms.kubernetes.gangs.read import Found, look, read
 from sickbay.platforms.kubernetes.gangs.show import Memory
 from sickbay.platforms.kubernetes.node_jobs import Errand
@@ -135,12 +135,20 @@ def _send(site: Site, found: Found, how: str, wish: Request) -> Outcome:
     if how.startswith("hook:"):
         pods = [pod for pod in show.current(gang).values() if ranks.runs(pod)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(lambda pod: progress.fetch(pod, how[5:], "POST"), pods[:256]))
-        if all(answer is None for answer in answers):
+            heard = list(pool.map(lambda pod: _hook(pod, how[5:]), pods[:256]))
+        if not any(heard):
             return Started(ASK_AGAIN_S, f"{gang.id}: no rank has answered at {how[5:]} yet")
     elif how == "signal" and (blind := _signal(site, found, wish)):
         return Failed(f"{gang.id} could not be signalled: {blind}")
     return Started(ASK_AGAIN_S, f"{gang.id} was asked to save, newest so far is step {max(wish.newest, 0)}")
+
+
+def _hook(pod: PodObject, where: str) -> bool:
+    try:
+        address.fetch(pod, where, "POST")
+    except address.NoAnswer:
+        return False
+    return True
 
 
 def _signal(site: Site, found: Found, wish: Request) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sickbay.kube.objects import ContainerStatus, Meta, PodObject, PodSpec, PodStatus
+from sickbay.kube.objects import Container, ContainerStatus, Meta, PodObject, PodSpec, PodStatus
 from sickbay.model import Checkpoint, Job, JobPhase
 from sickbay.platforms.kubernetes.gangs import kinds, ranks, show, words
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject, GangSpec, Trainer, id_of
@@ -114,19 +114,29 @@ class Gangs:
             return self._visible(job)
 
     def put_progress(self, shown: Job, step: int, at: float, saved: tuple[Checkpoint, ...] = ()) -> bool:
-        """A step that was read from a log, an address or an annotation. False if it is no news."""
+        """A step that was read from a log, an address, a file or an annotation. False if it is no news. A lower one is:
+        a trainer that its own launcher has restarted begins again where it last saved."""
         with self._lock:
             memory = self._memory_of(shown.id)
             if memory.attempt != shown.attempt:
                 return False  # of an attempt that has ended meanwhile
             fresh = tuple(c for c in saved if c.step not in {known.step for known in memory.saved})
             memory.saved = (*memory.saved, *fresh)[-words.MOST_CHECKPOINTS :]
-            if step <= memory.step:
+            if step < 0 or step == memory.step:
                 return bool(fresh)
-            if memory.step and at > memory.step_at:
+            if 0 < memory.step < step and at > memory.step_at:
                 pace = (at - memory.step_at) / (step - memory.step)
                 memory.step_s = pace if memory.step_s == 1.0 else 0.7 * memory.step_s + 0.3 * pace
             memory.step, memory.step_at, memory.ever = step, at, True
+            return True
+
+    def put_unread(self, shown: Job, why: str) -> bool:
+        """Why its steps cannot be read, "" when they can. False if it is no news."""
+        with self._lock:
+            memory = self._memory_of(shown.id)
+            if memory.attempt != shown.attempt or memory.unread == why:
+                return False
+            memory.unread = why
             return True
 
     # -- what is asked
@@ -139,9 +149,9 @@ class Gangs:
                 return Job(job, (), JobPhase.GONE, 0, version=version, cluster=self._site.cluster)
             memory = self._memory_of(job)
             if (attempt := show.attempt_of(gang.object)) != memory.attempt:
-                memory.attempt, memory.step, memory.step_at = attempt, 0, 0.0
-            if (step := show.step_of(gang)) > memory.step:
-                memory.step, memory.step_at, memory.ever = step, self._site.clock.now(), True
+                memory.attempt, memory.step, memory.step_at, memory.unread = attempt, 0, 0.0, ""
+            if fresh := _fresh(memory, show.told(gang)):
+                memory.step, memory.step_at, memory.ever = max(fresh), self._site.clock.now(), True
             return show.show(
                 gang, memory, self._mark_of, version=version, now=self._site.clock.now(), cluster=self._site.cluster
             )
@@ -264,6 +274,12 @@ class Gangs:
             self._gpu.discard(old)
 
 
+def _fresh(memory: Memory, told: dict[str, int]) -> list[int]:
+    """Steps in annotations that are not what the same object said before. A rank that no longer tells hides nobody."""
+    before, memory.told = memory.told, told
+    return [step for who, step in told.items() if before.get(who) != step]
+
+
 def recover_of(obj: GangObject, pods: list[PodObject], by_namespace: str) -> str:
     """managed, native or "": the job's own label, for bare gangs its pods', else its namespace's. A job that another
     controller has made is "": whatever we write there, its maker writes over."""
@@ -320,7 +336,7 @@ _KEPT_ANNOTATIONS = (
 
 def slim(pod: PodObject) -> PodObject:
     """What showing a gang needs of a pod: thousands are kept."""
-    meta, status = pod.metadata, pod.status
+    meta, status, first = pod.metadata, pod.status, (pod.spec.containers or [])[:1]  # whose log is read
     return PodObject(
         metadata=Meta(
             name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version,
@@ -328,7 +344,7 @@ def slim(pod: PodObject) -> PodObject:
             creation_timestamp=meta.creation_timestamp, deletion_timestamp=meta.deletion_timestamp,
             owner_references=meta.owner_references,
         ),
-        spec=PodSpec(node_name=pod.spec.node_name),
+        spec=PodSpec(node_name=pod.spec.node_name, containers=[Container(name=c.name) for c in first] or None),
         status=PodStatus(
             phase=status.phase, reason=status.reason, message=status.message[:300], pod_ip=status.pod_ip,
             conditions=[c for c in status.conditions or () if c.type == "DisruptionTarget"] or None,

@@ -19,15 +19,20 @@ LINE = 400  # characters
 AT_ONCE = 8
 
 
-def tail(site: Site, pod: PodObject, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """() when nobody can say: its node is gone, it never started, or it has no log any more."""
+def read(site: Site, pod: PodObject, lines: int = TAIL_LINES) -> tuple[str, ...]:
+    """ApiError when nobody can say: its node is gone, it never started, or it has no log any more."""
     first = next((c.name for c in pod.spec.containers or ()), "")
     params = {"tailLines": str(lines), "limitBytes": str(TAIL_BYTES), **({"container": first} if first else {})}
+    said = site.api.request("GET", f"{names.pod(pod.metadata.namespace, pod.metadata.name)}/log", params=params)
+    return tuple(line[:LINE] for line in said[-TAIL_BYTES:].decode("utf-8", "replace").splitlines()[-lines:])
+
+
+def tail(site: Site, pod: PodObject) -> tuple[str, ...]:
+    """() when nobody can say."""
     try:
-        said = site.api.request("GET", f"{names.pod(pod.metadata.namespace, pod.metadata.name)}/log", params=params)
+        return read(site, pod)
     except ApiError:
         return ()
-    return tuple(line[:LINE] for line in said[-TAIL_BYTES:].decode("utf-8", "replace").splitlines()[-lines:])
 
 
 def tails(site: Site, pods: Sequence[PodObject]) -> list[tuple[str, ...]]:

@@ -1,27 +1,29 @@
-"""How far a gang is: the step its trainer names in its log, at an address of rank 0, or in an annotation.
+"""How far a gang is: the step its trainer names in its log, at an address of rank 0, in a file or in an annotation.
 
 Called by stop (has the job moved?) and by the reader (pulse.py). The job's annotation sickbay.dev/progress says how:
 `log:<regex>` (first group: the step; the log of the lowest running rank), `http:<port><path>` (the same rank's pod,
-JSON with "step" or "global_step", a Prometheus sample of that name, or a bare number), or `annotation` (the default:
-sickbay.dev/step on the job or on any rank's pod). All of it is text of the job's owner: bounded, only ever a number.
+JSON with "step" or "global_step", a Prometheus sample of that name, or a bare number), `file:<path>` (the same, in a
+file below kubernetes.progress_root), or `annotation` (the default: sickbay.dev/step on the job or on any rank's pod).
+All of it is text of the job's owner: bounded, only ever a number. A source that cannot be read says nothing about its
+job: the reading carries why, and nobody may take it for a silence.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
-from sickbay.kube.objects import PodObject
-from sickbay.platforms.kubernetes.gangs import logs, ranks, show, words
+from sickbay.errors import ApiError, InputError
+from sickbay.kube import names
+from sickbay.kube.objects import NodeObject, PodObject
+from sickbay.platforms.kubernetes.gangs import address, files, logs, patterns, ranks, show, words
 from sickbay.platforms.kubernetes.gangs.show import Gang
 from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.views import is_ready
 
-HTTP_S, MOST_ANSWER = 2.0, 65_536
 LOG_LINES = 200
-MOST_PATTERN = 200
 STEP_NAME = re.compile(r"\b(?:global_)?step(?:_total)?(?:\{[^}\n]{0,200}\})?\s+(\d{1,15})(?:\.0+)?\b")
 PLAIN = re.compile(r"^\s*(\d{1,15})\s*$")
 
@@ -29,12 +31,8 @@ PLAIN = re.compile(r"^\s*(\d{1,15})\s*$")
 @dataclass(frozen=True, slots=True)
 class Reading:
     step: int = -1  # -1: nothing was said
-    saved: tuple[int, ...] = ()  # steps of complete checkpoints that the log names
-
-
-def step_now(site: Site, gang: Gang) -> int:
-    """The newest step that anybody can tell; 0 when nobody does."""
-    return max(read(site, gang).step, show.step_of(gang))
+    saved: tuple[int, ...] = ()  # steps of complete checkpoints that it names
+    unread: str = ""  # why its steps cannot be read now
 
 
 def how(gang: Gang, key: str) -> str:
@@ -48,16 +46,20 @@ def read(site: Site, gang: Gang) -> Reading:
     pod = _speaker(gang)
     if pod is None or not (told or saves):
         return Reading(show.step_of(gang) or -1)
-    lines: tuple[str, ...] = ()
-    if told.startswith("log:") or saves.startswith("log:"):
-        lines = logs.tail(site, pod, LOG_LINES)
-    step = show.step_of(gang) or -1
-    if told.startswith("log:"):
-        step = max(_numbers(lines, told[4:]), default=-1)
-    elif told.startswith("http:"):
-        step = _step_in(fetch(pod, told[5:]))
-    saved = tuple(dict.fromkeys(_numbers(lines, saves[4:]))) if saves.startswith("log:") else ()
-    return Reading(step, saved[-words.MOST_CHECKPOINTS :])
+    look = Look(site, pod)
+    try:
+        step, unread = step_by(look, told) if is_asked(told) else show.step_of(gang) or -1, ""
+    except (InputError, ApiError) as error:
+        step, unread = -1, _unread(look, error)
+    try:
+        return Reading(step, _saved_by(look, saves), unread)
+    except (InputError, ApiError):
+        return Reading(step, unread=unread)
+
+
+def is_asked(told: str) -> bool:
+    """Does somebody have to be asked? What is in an annotation the watches tell."""
+    return told.partition(":")[0] in _STEP_BY
 
 
 def _speaker(gang: Gang) -> PodObject | None:
@@ -66,53 +68,71 @@ def _speaker(gang: Gang) -> PodObject | None:
     return next((newest[rank] for rank in sorted(newest) if ranks.runs(newest[rank])), None)
 
 
-def _numbers(lines: tuple[str, ...], pattern: str) -> list[int]:
-    found = _compiled(pattern)
-    if found is None:
-        return []
-    hits = (match for line in lines if (match := found.search(line)))
-    return [n for m in hits if (n := words.number(m.group(1) if found.groups else m.group(0), -1)) >= 0]
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """None for what is no pattern, or one that could take for ever: nested repeats are not needed to find a number."""
-    if len(pattern) > MOST_PATTERN or re.search(r"[+*}]\)?[+*{]|\([^)]*[+*][^)]*\)[+*{]", pattern):
-        return None
+def _unread(look: Look, error: Exception) -> str:
+    """Why; "" on a node that is not ready: there the silence is the rank's own."""
     try:
-        return re.compile(pattern)
-    except re.error:
-        return None
+        node = look.site.api.find(names.node(look.pod.spec.node_name), NodeObject)
+    except ApiError:
+        return _why(error)
+    return _why(error) if node is not None and is_ready(node) else ""
 
 
-# --- HTTP -------------------------------------------------------------------------------------------------------------
+def _why(error: Exception) -> str:
+    said = error.said if isinstance(error, ApiError) else str(error)
+    return " ".join(said.split())[:200]
 
 
-def fetch(pod: PodObject, address: str, method: str = "GET") -> str | None:
-    """`<port><path>` at the pod's own address: no other host can be named, redirects are not followed."""
-    port, slash, path = address.partition("/")
-    if not pod.status.pod_ip or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        return None
-    connection = http.client.HTTPConnection(pod.status.pod_ip, int(port), timeout=HTTP_S)
-    try:
-        connection.request(method, f"{slash}{path}" or "/", headers={"User-Agent": "sickbay"})
-        answer = connection.getresponse()
-        said = answer.read(MOST_ANSWER)
-        return said.decode("utf-8", "replace") if 200 <= answer.status < 300 else None
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
+# --- one source each --------------------------------------------------------------------------------------------------
 
 
-def _step_in(text: str | None) -> int:
-    if not text:
-        return -1
+class Look:
+    """One rank, whose log is read once for all that is looked for in it."""
+
+    def __init__(self, site: Site, pod: PodObject) -> None:
+        self.site, self.pod = site, pod
+        self._lines: tuple[str, ...] | None = None
+
+    def lines(self) -> tuple[str, ...]:
+        if self._lines is None:
+            self._lines = logs.read(self.site, self.pod, LOG_LINES)
+        return self._lines
+
+    def file(self, path: str) -> str:
+        return files.read(self.site.settings.progress_root, path)
+
+
+def step_by(look: Look, told: str) -> int:
+    """The step that this rank names, -1 if it names none. InputError or ApiError when nobody can say."""
+    word, _, what = told.partition(":")
+    return _STEP_BY[word](look, what)
+
+
+def _newest(steps: Iterable[int]) -> int:
+    return next(iter(steps), -1)
+
+
+_STEP_BY: dict[str, Callable[[Look, str], int]] = {
+    "log": lambda look, what: _newest(patterns.found(reversed(look.lines()), what)),
+    "http": lambda look, what: step_in(address.fetch(look.pod, what)),
+    "file": lambda look, what: step_in(look.file(what)),
+}
+
+
+def _saved_by(look: Look, saves: str) -> tuple[int, ...]:
+    word, _, what = saves.partition(":")
+    if word == "log":
+        return tuple(dict.fromkeys(patterns.found(look.lines(), what)))[-words.MOST_CHECKPOINTS :]
+    step = step_in(look.file(what)) if word == "file" else -1
+    return (step,) if step >= 0 else ()
+
+
+def step_in(text: str) -> int:
+    """A bare number, JSON with "step" or "global_step", or a Prometheus sample of such a name; else -1."""
     if plain := PLAIN.match(text):
         return int(plain.group(1))
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return max((int(m.group(1)) for m in STEP_NAME.finditer(text)), default=-1)
     said = [found.get(name) for name in ("step", "global_step")] if isinstance(found, dict) else []
     return next((s for s in said if isinstance(s, int) and not isinstance(s, bool) and 0 <= s < words.MOST_STEP), -1)

@@ -2,7 +2,8 @@
 
 Made by the platform beside `Eyes`. Gangs that say how their steps are read (sickbay.dev/progress) and have opted in are
 asked in turn; a step is told as Progress, a new complete checkpoint is written down on its job, so that it outlives the
-log it was read from and us. It must never hold up a watch, and never count its own failure as a job's.
+log it was read from and us. It must never hold up a watch, and never count its own failure as a job's: a source that
+cannot be read is told as that, and the brain counts no silence meanwhile.
 """
 
 from __future__ import annotations
@@ -61,25 +62,39 @@ class Pulse:
             return sum(pool.map(self._feel, jobs))
 
     def _feel(self, job: Job) -> bool:
+        """Whatever one job's source does must not keep the others from being asked."""
         gang = self._gangs.gang(job.id)
         if gang is None:
             return False
         try:
             return self._note(job, gang, progress.read(self._site, gang))
         except ApiError as error:
-            log.debug("%s: its progress cannot be read: %s", job.id, error)
-            return False
+            log.debug("%s: what was read cannot be written down: %s", job.id, error)
+        except Exception as error:
+            self._note_unread(job, f"{type(error).__name__}: {error}"[:300])
+        return False
 
     def _note(self, job: Job, gang: Gang, reading: progress.Reading) -> bool:
         now = self._site.clock.now()
+        self._note_unread(job, reading.unread)
         known = {c.step for c in job.checkpoints}
         fresh = tuple(Checkpoint(step, now, job.attempt) for step in reading.saved if step not in known)
         news = self._gangs.put_progress(job, reading.step, now, fresh)
-        if fresh or self._unwritten(gang, job):
-            self._write_down(gang)
         if news and reading.step >= 0:
             self._tell(Progress(job.id, 0, reading.step, now))
+        if fresh or self._unwritten(gang, job):
+            self._write_down(gang)
         return news
+
+    def _note_unread(self, job: Job, why: str) -> None:
+        """Said once in the log when it begins, and once when it is over."""
+        if not self._gangs.put_unread(job, why):
+            return
+        if why:
+            log.warning("%s: its progress cannot be read, and a hang would not be noticed: %s", job.id, why)
+        else:
+            log.info("%s: its progress can be read again", job.id)
+        self._tell(Progress(job.id, 0, job.step, self._site.clock.now(), why))
 
     def _unwritten(self, gang: Gang, job: Job) -> bool:
         written = {c.step for c in words.read_checkpoints(gang.object.metadata.annotation(words.CHECKPOINTS))}

@@ -35,6 +35,8 @@ class Memory:
     deaths: dict[str, int] = field(default_factory=dict)  # uid of a failed pod -> the job's step when it was seen
     preempted: str = ""  # until the whole gang runs again
     saved: tuple[Checkpoint, ...] = ()
+    told: dict[str, int] = field(default_factory=dict)  # steps in annotations, as last seen
+    unread: str = ""  # why its steps cannot be read now
 
 
 @dataclass(slots=True)
@@ -241,7 +243,7 @@ def show(gang: Gang, memory: Memory, mark_of: MarkOf, *, version: int = 0, now: 
         step_s=step_s, ranks=max(len(rank_nodes), gang.kind.ranks(gang.object.spec)),
         exits=_exits(gang, memory, phase, stop), silent=tuple(stop.silent) if stop else (), rank_nodes=rank_nodes,
         owner=owner_of(gang.object), managed=gang.recover == words.MANAGED, stopped_by=by, version=version,
-        cluster=cluster,
+        cluster=cluster, unread=memory.unread if phase is JobPhase.RUNNING else "",
     )  # fmt: skip
 
 
@@ -300,7 +302,16 @@ def checkpoints_of(gang: Gang, memory: Memory, now: float) -> tuple[Checkpoint, 
     return tuple(known[key] for key in sorted(known))[-words.MOST_CHECKPOINTS :]
 
 
+def told(gang: Gang) -> dict[str, int]:
+    """Steps that the trainer has written on its job ("") and on the pods of this attempt, by the pod's name."""
+    said = {"": gang.object.metadata, **{pod.metadata.name: pod.metadata for pod in _first(current(gang))}}
+    return {who: step for who, meta in said.items() if (step := words.number(meta.annotation(words.STEP)))}
+
+
+def _first(newest: Mapping[int, PodObject]) -> list[PodObject]:
+    return [newest[rank] for rank in sorted(newest)[:64]]
+
+
 def step_of(gang: Gang) -> int:
     """The newest step that the trainer has written on its job or on a rank's pod; 0 when it writes none."""
-    said = (gang.object.metadata.annotation(words.STEP), *(p.metadata.annotation(words.STEP) for p in gang.pods[:64]))
-    return max(words.number(text) for text in said)
+    return max(told(gang).values(), default=0)

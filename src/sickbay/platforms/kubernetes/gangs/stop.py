@@ -24,7 +24,7 @@ from sickbay.platforms.kubernetes.gangs.read import (
     may_be_managed,
     read,
 )
-from sickbay.platforms.kubernetes.gangs.show import Memory
+from sickbay.platforms.kubernetes.gangs.show import Gang, Memory
 from sickbay.platforms.kubernetes.site import Site
 
 SOON_S, LATER_S = 2.0, 15.0
@@ -57,13 +57,26 @@ def _stop_job(site: Site, action: Action) -> Outcome:
     if stop is not None and stop.key == action.key and not down:
         return Failed(f"moved: {gang.id} was stopped by us and somebody has resumed it")
     if not down:
-        step, last = progress.step_now(site, gang), action.args.get("last_step")
-        if last is not None and step > words.number(last):
-            return Failed(f"moved: {gang.id} has reached step {step}, beyond {last}")
-        if waits := _stop(site, found, action.key, step, told=True):
+        reading = progress.read(site, gang)
+        if phase is JobPhase.RUNNING and (why := _moves(gang, reading, action.args.get("last_step", ""))):
+            return Failed(why)
+        if waits := _stop(site, found, action.key, max(reading.step, show.step_of(gang)), told=True):
             return waits
         found = read(site, gang.id) or found
     return settled(site, found)
+
+
+def _moves(gang: Gang, reading: progress.Reading, last: str) -> str:
+    """Why a job whose ranks all run may not be stopped for standing still at this step; "" when it may. Also one that
+    tells a lower step has moved: its launcher has restarted it in place."""
+    if not last:
+        return ""
+    if reading.unread:
+        return f"its progress cannot be read: {reading.unread}"
+    told = {reading.step, *show.told(gang).values()} - {-1}
+    if not told or words.number(last) in told:
+        return ""
+    return f"moved: {gang.id} is at step {max(reading.step, 0) or max(told)}, no longer at {last}"
 
 
 def not_ours(found: Found) -> str:

@@ -20,8 +20,8 @@ MANAGED, NATIVE = "managed", "native"
 
 # --- the owner's
 OWNER = "sickbay.dev/owner"
-PROGRESS = "sickbay.dev/progress"  # log:<regex> | http:<port><path> | annotation
-SAVES = "sickbay.dev/checkpoints-by"  # log:<regex> | annotation (the default)
+PROGRESS = "sickbay.dev/progress"  # log:<regex> | http:<port><path> | file:<path> | annotation
+SAVES = "sickbay.dev/checkpoints-by"  # log:<regex> | file:<path> | annotation (the default)
 HOW_TO_SAVE = "sickbay.dev/checkpoint"  # annotation | signal | hook:<port><path> | none
 STEP = "sickbay.dev/step"  # on the job, or on the pod of any rank: the step it has finished
 SAVED = "sickbay.dev/checkpoint-saved"  # likewise: the step of the newest complete checkpoint
