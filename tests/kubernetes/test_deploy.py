@@ -332,6 +332,19 @@ def test_an_agent_reads_the_mounted_config_map(tmp_path: Path) -> None:
     assert config.remarks == ()
 
 
+def test_a_shared_file_system_with_the_steps_of_jobs_can_be_mounted_into_the_controller() -> None:
+    volume = '[{"name": "fsx", "persistentVolumeClaim": {"claimName": "fsx", "readOnly": true}}]'
+    mount = '[{"name": "fsx", "mountPath": "/fsx", "readOnly": true}]'
+    found = objects(
+        "--set-json", f"controller.extraVolumes={volume}", "--set-json", f"controller.extraVolumeMounts={mount}",
+        "--set", "settings.kubernetes.progress_root=/fsx",
+    )  # fmt: skip
+    spec = one_of(found, "Deployment", "sickbay-controller")["spec"]["template"]["spec"]
+    assert spec["volumes"][-1] == json.loads(volume)[0]
+    assert spec["containers"][0]["volumeMounts"][-1] == json.loads(mount)[0]
+    assert "progress_root" in one_of(found, "ConfigMap", "sickbay-config")["data"]["sickbay.toml"]
+
+
 def test_helm_has_nothing_to_say_against_it() -> None:
     assert "0 chart(s) failed" in manifests.helm("lint", "--strict", str(CHART))
 
