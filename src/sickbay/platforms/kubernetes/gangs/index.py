@@ -223,6 +223,8 @@ class Gangs:
             obj = bare_shown(obj, namespace, name, pods)
         if obj is None:
             return None
+        if kind.word == "trainjob":
+            obj = with_jobs(obj, self._objects.get(id_of(namespace, "jobset", name)))
         return Gang(kind, obj, pods, recover_of(obj, pods, self._namespaces.get(namespace, "")))
 
     def _pods_of(self, job: str) -> list[PodObject]:
@@ -272,6 +274,12 @@ class Gangs:
         while len(self._versions) > max(MOST_TOMBSTONES, 4 * len(self._objects)):
             old, _ = self._versions.popitem(last=False)
             self._gpu.discard(old)
+
+
+def with_jobs(obj: GangObject, jobset: GangObject | None) -> GangObject:
+    """A TrainJob that knows which jobs its runtime has made of it."""
+    jobs = jobset.spec.replicated_jobs if jobset else None
+    return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, replicated_jobs=jobs))
 
 
 def _fresh(memory: Memory, told: dict[str, int]) -> list[int]:

@@ -14,6 +14,7 @@ import msgspec
 
 from sickbay.kube.api import segment
 from sickbay.kube.objects import Condition, Meta, Shape
+from sickbay.platforms.kubernetes.gangs import overrides
 
 JOB_NAME = "batch.kubernetes.io/job-name"
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
@@ -25,6 +26,7 @@ KUBEFLOW_NAME = "training.kubeflow.org/job-name"
 KUBEFLOW_TYPE = "training.kubeflow.org/replica-type"
 KUBEFLOW_INDEX = "training.kubeflow.org/replica-index"
 QUEUE = "kueue.x-k8s.io/queue-name"
+ANCESTOR, NODE = "trainer.kubeflow.org/trainjob-ancestor-step", "node"
 
 
 class JobBody(Shape):
@@ -32,7 +34,12 @@ class JobBody(Shape):
     completions: int | None = None
 
 
+class Labelled(Shape):
+    labels: dict[str, str] | None = None
+
+
 class JobTemplate(Shape):
+    metadata: Labelled = msgspec.field(default_factory=Labelled)
     spec: JobBody = msgspec.field(default_factory=JobBody)
 
 
@@ -60,7 +67,8 @@ class Trainer(Shape):
 
 
 class GangSpec(Shape):
-    """The few fields of all kinds together: what is not of this kind stays at its default."""
+    """The few fields of all kinds together: what is not of this kind stays at its default. The replicated jobs of a
+    TrainJob are those of the JobSet that was made for it."""
 
     suspend: bool | None = None
     parallelism: int | None = None
@@ -87,7 +95,7 @@ class GangObject(Shape):
 
 
 Ranks = Callable[[GangSpec], int]
-Templates = Callable[[dict[str, Any]], list[dict[str, Any]]]
+Templates = Callable[[dict[str, Any], GangSpec], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,30 +151,31 @@ def _train_ranks(spec: GangSpec) -> int:
     return (spec.trainer.num_nodes or 0) if spec.trainer else 0
 
 
-def _job_templates(whole: dict[str, Any]) -> list[dict[str, Any]]:
+def trainer_job(spec: GangSpec) -> str:
+    """The replicated job of a TrainJob that trains: `node` in the runtimes of Kubeflow Trainer (with MPI the launcher
+    carries the label), in others the one that is labelled so."""
+    jobs = spec.replicated_jobs or ()
+    if any(job.name == NODE for job in jobs):
+        return NODE
+    return next((job.name for job in jobs if (job.template.metadata.labels or {}).get(ANCESTOR) == "trainer"), NODE)
+
+
+def _job_templates(whole: dict[str, Any], spec: GangSpec) -> list[dict[str, Any]]:
     return [whole["spec"].setdefault("template", {})]
 
 
-def _jobset_templates(whole: dict[str, Any]) -> list[dict[str, Any]]:
+def _jobset_templates(whole: dict[str, Any], spec: GangSpec) -> list[dict[str, Any]]:
     jobs = whole["spec"].get("replicatedJobs") or ()
     return [job["template"]["spec"]["template"] for job in jobs]
 
 
-def _pytorch_templates(whole: dict[str, Any]) -> list[dict[str, Any]]:
+def _pytorch_templates(whole: dict[str, Any], spec: GangSpec) -> list[dict[str, Any]]:
     return [replica["template"] for replica in (whole["spec"].get("pytorchReplicaSpecs") or {}).values()]
 
 
-def _train_templates(whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """A TrainJob has no template of its own: one override of ours carries the annotations to its trainer pods."""
-    overrides = whole["spec"].setdefault("podTemplateOverrides", [])
-    for override in overrides:
-        if override.get("targetJobs") == TRAINER_JOBS and set(override) <= {"targetJobs", "metadata"}:
-            return [override]
-    overrides.append({"targetJobs": TRAINER_JOBS, "metadata": {}})
-    return [overrides[-1]]
+def _train_templates(whole: dict[str, Any], spec: GangSpec) -> list[dict[str, Any]]:
+    return overrides.templates(whole, trainer_job(spec))
 
-
-TRAINER_JOBS = [{"name": "node"}]  # what every runtime of Kubeflow Trainer calls the replicated job that trains
 
 BY_AFFINITY = "node affinity, written while it is suspended"
 BY_CHILDREN = "node affinity, in the Jobs it has made: its own template does not let it be changed"
@@ -195,7 +204,7 @@ KINDS: tuple[Kind, ...] = (
 )  # fmt: skip
 
 BARE = Kind(
-    "gang", "Pod", "v1", "configmaps", ("suspend",), (), _train_ranks, lambda whole: [], True,
+    "gang", "Pod", "v1", "configmaps", ("suspend",), (), _train_ranks, lambda whole, spec: [], True,
     "node affinity, in the pods that are made anew", "nothing: bare pods have no limit of their own",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -139,7 +139,7 @@ def _first(nodes: Sequence[Node]) -> Charset:
         elif name == "SUBPATTERN":
             seen |= _first(list(parts[-1]))
         elif name == "BRANCH":
-            seen |= reduce(frozenset.union, (_first(list(one)) for one in parts[1]), frozenset())
+            seen = seen.union(*(_first(list(one)) for one in parts[1]))
         else:
             seen |= _charset((kind, parts))
         if not _may_be_empty(name, parts):

@@ -6,7 +6,7 @@ only. A pod's labels are its user's words, so an owner must agree with them befo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate
 
@@ -80,7 +80,7 @@ def _pytorch_rank(spec: GangSpec, pod: PodObject) -> int:
 
 
 def _train_rank(spec: GangSpec, pod: PodObject) -> int:
-    trains = pod.metadata.label(kinds.JOBSET_REPLICATED) == kinds.TRAINER_JOBS[0]["name"]
+    trains = pod.metadata.label(kinds.JOBSET_REPLICATED) == kinds.trainer_job(spec)
     return _word(pod, kinds.JOB_INDEX) if trains else -1
 
 
@@ -120,6 +120,17 @@ def ended(pod: PodObject) -> Terminated | None:
     """How its containers ended; the first that failed speaks for the pod."""
     states = [s.state.terminated for s in pod.status.container_statuses or () if s.state and s.state.terminated]
     return next((t for t in states if t.exit_code), states[0] if states else None)
+
+
+def by_death(dead: Mapping[int, PodObject]) -> list[tuple[int, PodObject]]:
+    """Those that died first come first: what the others say is often only that somebody is gone. Last, those whose end
+    nobody has written down."""
+    return sorted(dead.items(), key=lambda one: (_ended_at(one[1]) or "~", one[0]))
+
+
+def _ended_at(pod: PodObject) -> str:
+    over = ended(pod)
+    return over.finished_at if over else ""
 
 
 def exit_of(rank: int, pod: PodObject, tail: tuple[str, ...] = ()) -> RankExit:

@@ -16,7 +16,7 @@ from sickbay.kube import names
 from sickbay.kube.objects import Anything, Meta, NodeObject, PodObject
 from sickbay.model import Action, JobPhase
 from sickbay.platforms.kubernetes.gangs import kinds, ranks, show, words
-from sickbay.platforms.kubernetes.gangs.index import bare_name, bare_object, bare_shown, recover_of
+from sickbay.platforms.kubernetes.gangs.index import bare_name, bare_object, bare_shown, recover_of, with_jobs
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject, Kind, id_of
 from sickbay.platforms.kubernetes.gangs.show import Gang, Memory
 from sickbay.platforms.kubernetes.site import Site
@@ -70,6 +70,8 @@ def read(site: Site, job: str) -> Found | None:
     owner = next((o for o in obj.metadata.owner_references or () if o.controller), None)
     if owner is not None and owner.kind in ("TrainJob", "JobSet"):  # people know the job by its topmost object
         return read(site, id_of(namespace, owner.kind.lower(), owner.name))
+    if kind.word == "trainjob":
+        obj = with_jobs(obj, site.api.find(kinds.BY_WORD["jobset"].path(namespace, name), GangObject))
     return Found(Gang(kind, obj, pods, _recover(site, obj, pods)), whole)
 
 

@@ -76,7 +76,7 @@ def manifest(found: Found, notes: dict[str, str | None], shunned: list[str]) -> 
     if found.gang.kind.word == "job" and not fresh["spec"].pop("manualSelector", False):
         fresh["spec"].pop("selector", None)
         _strip_labels(fresh["spec"]["template"].get("metadata") or {})
-    for template in found.gang.kind.templates(fresh):
+    for template in found.gang.kind.templates(fresh, found.gang.object.spec):
         steer.carry(template, notes)
         if found.gang.kind.word != "trainjob":  # it has no template of its own
             steer.keep_off(template, shunned)

@@ -13,7 +13,7 @@ from typing import Any
 from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import Anything
 from sickbay.model import Action, Done, Failed, JobPhase, Lost, Outcome, Retry
-from sickbay.platforms.kubernetes.gangs import bare, kinds, kueue, recreate, show, steer, telling, words
+from sickbay.platforms.kubernetes.gangs import bare, kinds, kueue, overrides, recreate, show, steer, telling, words
 from sickbay.platforms.kubernetes.gangs.kinds import Kind
 from sickbay.platforms.kubernetes.gangs.read import Found, job_named, living, look, marks, read
 from sickbay.platforms.kubernetes.gangs.show import Memory
@@ -131,13 +131,14 @@ def _resume(site: Site, found: Found, action: Action, notes: dict[str, str | Non
     gang, shunned = found.gang, steer.suspects(found, action)
     whole = steer.unlocked(site, found)
     steer.annotate(whole, notes)
-    for template in gang.kind.templates(whole):
+    for template in gang.kind.templates(whole, gang.object.spec):
         steer.carry(template, notes)
         if gang.kind.steers:
             steer.keep_off(template, shunned)
     if gang.kind.word == "trainjob":  # its overrides may be changed only while `suspend` stays set
         whole = site.api.replace(found.path, {**whole, **_with_notes(found, whole)}, dict[str, Any])
-        steer.annotate(whole, notes)
+        told = overrides.carry(whole, notes[words.ATTEMPT])  # if not: its pods are known by their age
+        steer.annotate(whole, notes if told else {**notes, words.IN_PODS: None})
     loose = steer.keep_children_off(site, found, shunned) if shunned and not gang.kind.steers else []
     steer.put(whole["spec"], gang.kind.suspension(False))
     site.api.replace(found.path, whole, Anything)
