@@ -64,7 +64,8 @@ def silent_nodes(job: Job) -> tuple[str, ...]:
 
 
 def _dead_nodes(job: Job) -> tuple[str, ...]:
-    """The node whose rank died first, if one did: the only suspect an unexplained failure offers."""
+    """The node whose rank died first (a job's exits are in that order), if one did: the only suspect an unexplained
+    failure offers."""
     dead = [x.node for x in job.exits if x.code not in (None, 0)]
     return tuple(dict.fromkeys(dead))[:1]
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from sickbay.kube.objects import ContainerState, ContainerStatus, PodObject, PodStatus, Terminated
 from sickbay.model import Checkpoint
-from sickbay.platforms.kubernetes.gangs import advice, kinds, steer, words
+from sickbay.platforms.kubernetes.gangs import advice, kinds, ranks, steer, words
 
 
 def test_what_a_stop_leaves_behind_fits_on_an_object_and_can_be_read_again() -> None:
@@ -19,6 +20,28 @@ def test_what_a_stop_leaves_behind_fits_on_an_object_and_can_be_read_again() -> 
     assert stop is not None
     assert (stop.key, stop.step, stop.nodes, len(stop.exits)) == ("j#1.7", 140, nodes, 64)
     assert sum(len(line) for one in stop.exits for line in one.tail) <= words.MOST_TAILS
+
+
+def test_every_rank_that_died_has_a_share_of_the_kept_lines_and_the_first_the_largest() -> None:
+    loud = [words.Exit(rank, f"n{rank}", 1, ["x" * 100] * 60) for rank in range(6)]
+    stop = words.read_stop(words.stop_text(words.Stop("j#1.7", 1, 5.0, 140, [], loud)))
+    assert stop is not None
+    shares = [len(one.tail) for one in stop.exits]
+    assert (max(shares), shares[0], min(shares) >= 9, sum(shares) <= 80) == (20, 20, True, True)
+    alone = words.read_stop(words.stop_text(words.Stop("j#1.7", 1, 5.0, 140, [], loud[:1])))
+    assert alone is not None
+    assert len(alone.exits[0].tail) == 60
+
+
+def test_the_rank_that_died_first_is_the_first_one_shown() -> None:
+    def dead(at: str) -> PodObject:
+        over = ContainerState(terminated=Terminated(exit_code=1, finished_at=at))
+        return PodObject(
+            status=PodStatus(phase="Failed", container_statuses=[ContainerStatus(name="train", state=over)])
+        )
+
+    pods = {0: dead("2026-01-01T00:00:09Z"), 1: dead(""), 2: dead("2026-01-01T00:00:03Z"), 3: PodObject()}
+    assert [rank for rank, _ in ranks.by_death(pods)] == [2, 0, 1, 3]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "nonsense", '{"key": 3}', "[" * 10_000, '{"key":"a","attempt":"b"}'])

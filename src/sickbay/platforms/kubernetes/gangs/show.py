@@ -273,7 +273,7 @@ def _exits(gang: Gang, memory: Memory, phase: JobPhase, stop: words.Stop | None)
         return ()
     dead = dead_ranks(gang, memory)
     lost = {} if dead else _lost_ranks(gang)
-    return tuple(ranks.exit_of(rank, pod) for rank, pod in {**dead, **lost}.items())[:256]
+    return tuple(ranks.exit_of(rank, pod) for rank, pod in ranks.by_death({**dead, **lost}))[:256]
 
 
 def _lost_ranks(gang: Gang) -> dict[int, PodObject]:

@@ -66,7 +66,7 @@ class Stop(msgspec.Struct, omit_defaults=True):
     at: float = 0.0
     step: int = 0
     nodes: list[str] = []  # of each rank
-    exits: list[Exit] = []
+    exits: list[Exit] = []  # those that died first come first
     silent: list[int] = []
 
     def rank_exits(self) -> tuple[RankExit, ...]:
@@ -91,15 +91,25 @@ def _without(stop: Stop, *, exits: bool = False, nodes: bool = False) -> Stop:
 
 
 def _bounded(exits: Sequence[Exit]) -> list[Exit]:
+    """Each gets its share of the lines, and the first, who died first, at least a quarter of what is left."""
     left, kept = MOST_TAILS, []
+    talk = sum(bool(one.tail) for one in exits[:256])
     for one in exits[:256]:
-        tail: list[str] = []
-        for line in reversed(one.tail):
-            left -= len(line)
-            if left < 0:
-                break
-            tail.insert(0, line)
+        tail = _last(one.tail, max(left // 4, left // talk)) if one.tail else []
+        left -= sum(len(line.encode()) for line in tail)
+        talk -= bool(one.tail)
         kept.append(Exit(one.rank, one.node, one.code, tail))
+    return kept
+
+
+def _last(lines: Sequence[str], room: int) -> list[str]:
+    """As many of the last lines as have room."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        room -= len(line.encode())
+        if room < 0:
+            break
+        kept.insert(0, line)
     return kept
 
 
