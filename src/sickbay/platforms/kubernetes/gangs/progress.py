@@ -48,13 +48,13 @@ def read(site: Site, gang: Gang) -> Reading:
         return Reading(show.step_of(gang) or -1)
     look = Look(site, pod)
     try:
-        step, unread = step_by(look, told) if is_asked(told) else show.step_of(gang) or -1, ""
+        step, why = step_by(look, told) if is_asked(told) else show.step_of(gang) or -1, ""
     except (InputError, ApiError) as error:
-        step, unread = -1, _unread(look, error)
+        step, why = -1, unread(look, error)
     try:
-        return Reading(step, _saved_by(look, saves), unread)
+        return Reading(step, _saved_by(look, saves), why)
     except (InputError, ApiError):
-        return Reading(step, unread=unread)
+        return Reading(step, unread=why)
 
 
 def is_asked(told: str) -> bool:
@@ -68,7 +68,7 @@ def _speaker(gang: Gang) -> PodObject | None:
     return next((newest[rank] for rank in sorted(newest) if ranks.runs(newest[rank])), None)
 
 
-def _unread(look: Look, error: Exception) -> str:
+def unread(look: Look, error: Exception) -> str:
     """Why; "" on a node that is not ready: there the silence is the rank's own."""
     try:
         node = look.site.api.find(names.node(look.pod.spec.node_name), NodeObject)

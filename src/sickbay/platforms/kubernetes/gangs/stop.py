@@ -25,6 +25,7 @@ from sickbay.platforms.kubernetes.gangs.read import (
     read,
 )
 from sickbay.platforms.kubernetes.gangs.show import Gang, Memory
+from sickbay.platforms.kubernetes.gangs.silent import silent_ranks
 from sickbay.platforms.kubernetes.site import Site
 
 SOON_S, LATER_S = 2.0, 15.0
@@ -60,7 +61,9 @@ def _stop_job(site: Site, action: Action) -> Outcome:
         reading = progress.read(site, gang)
         if phase is JobPhase.RUNNING and (why := _moves(gang, reading, action.args.get("last_step", ""))):
             return Failed(why)
-        if waits := _stop(site, found, action.key, max(reading.step, show.step_of(gang)), told=True):
+        silent = silent_ranks(site, gang) if phase is JobPhase.RUNNING else []
+        step = max(reading.step, show.step_of(gang))
+        if waits := _stop(site, found, action.key, step, told=True, silent=silent):
             return waits
         found = read(site, gang.id) or found
     return settled(site, found)
@@ -111,9 +114,10 @@ def ranks_left(found: Found) -> list[PodObject]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _stop(site: Site, found: Found, key: str, step: int, *, told: bool) -> Outcome | None:
+def _stop(site: Site, found: Found, key: str, step: int, *, told: bool, silent: Sequence[int] = ()) -> Outcome | None:
     """Write it; None when that is done. `told`: with the last words of the ranks that died."""
     record = record_of(site, found, key, step, told=told)
+    record.silent = list(silent)
     if found.gang.kind is kinds.BARE:
         return bare.stop(site, found, record)
     admitted = kueue.find(site, found)
@@ -141,7 +145,7 @@ def record_of(site: Site, found: Found, key: str, step: int, *, told: bool) -> w
     gang, memory = found.gang, Memory()
     newest, dead = show.current(gang), show.dead_ranks(gang, memory)
     lost = {rank: pod for rank, pod in newest.items() if rank not in dead and ranks.disruption(pod)}
-    ended = sorted({**dead, **lost}.items())
+    ended = ranks.by_death({**dead, **lost})
     said = logs.tails(site, [pod for _, pod in ended[:MOST_TAILS]]) if told else []
     exits = [ranks.exit_of(rank, pod, said[i] if i < len(said) else ()) for i, (rank, pod) in enumerate(ended)]
     return words.Stop(
