@@ -129,5 +129,8 @@ def test_the_replicated_job_that_trains_is_known_by_its_label_where_none_is_call
     resumed(api, found)
     patched = api.stored["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert [job["name"] for job in patched] == ["worker"]
-    mpi = [{"name": "launcher", "template": {"metadata": {"labels": {kinds.ANCESTOR: "trainer"}}}}, {"name": "node"}]
+    mpi: list[dict[str, Any]] = [
+        {"name": "launcher", "template": {"metadata": {"labels": {kinds.ANCESTOR: "trainer"}}}},
+        {"name": "node"},
+    ]
     assert kinds.trainer_job(stopped(mpi).gang.object.spec) == "node"
