@@ -155,6 +155,11 @@ class Cluster:
     def pids(self) -> dict[str, int]:
         return self._own()[1].pids()
 
+    @property
+    def group(self) -> int:
+        """For what runs beside the cluster, a controller or an agent: in this process group it dies with us."""
+        return self._own()[1].group
+
     def _start_kwok(self, port: int, kubeconfig: Path) -> None:
         assert self._processes is not None
         home = {"HOME": str(self.folder), "KWOK_WORKDIR": str(self.folder / "kwok")}

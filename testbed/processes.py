@@ -1,7 +1,8 @@
 """Child processes that never outlive us: started, stopped, killed and paused by pid.
 
 All children of one Processes share the process group of a reaper. It reads from a pipe that only we hold; when we die,
-however we die, the pipe ends and the reaper kills the group. Called by Cluster only. It must never kill by name.
+however we die, the pipe ends and the reaper kills the group. Who starts a child of his own puts it into `group`, and
+it dies with us too. Called by Cluster and by the benchmarks. It must never kill by name.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ class Processes:
             [sys.executable, "-S", "-c", REAPER], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, process_group=0
         )
 
+    @property
+    def group(self) -> int:
+        """The process group of whatever must not outlive us."""
+        return self._reaper.pid
+
     def start(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         assert name not in self._running, f"{name} runs already"
         with (self._logs / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 list(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._logs,
-                env={**os.environ, **(env or {})}, process_group=self._reaper.pid,
+                env={**os.environ, **(env or {})}, process_group=self.group,
             )  # fmt: skip
 
     def stop(self, name: str, *, kill: bool = False) -> None:

@@ -122,7 +122,8 @@ def controller(cluster: Cluster, folder: Path, policy: str = lifted(), **more: s
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         argv = [sys.executable, "-m", "sickbay", "controller", "run", "--config", str(folder / f"{name}.toml")]
-        running = Running(subprocess.Popen(argv, stdout=out, stderr=out), log, time.monotonic())
+        process = subprocess.Popen(argv, stdout=out, stderr=out, process_group=cluster.group)
+        running = Running(process, log, time.monotonic())
     try:
         until(lambda: running.said("leading epoch="), 120.0, log)
         yield running

@@ -64,7 +64,8 @@ def strike(cluster: Cluster, folder: Path, nodes: Sequence[str], eye: Eye) -> li
     for node in nodes:
         home = folder / node
         home.mkdir()
-        agent = Agent(home, sim=False, publishers=["kubernetes"], node_name=node, light_checks=["clock"])
+        given = {"publishers": ["kubernetes"], "node_name": node, "light_checks": ["clock"]}
+        agent = Agent(home, sim=False, group=cluster.group, **given)
         with (home / "sickbay.toml").open("a") as file:
             file.write(f'[kubernetes]\nkubeconfig = "{cluster.kubeconfig}"\n')
         agent.start()

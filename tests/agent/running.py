@@ -21,10 +21,11 @@ PATIENCE_S = 60.0  # a busy machine is not a broken product
 
 
 class Running:
-    """One `sickbay agent --sim` at a time, on one state folder and one ring. `sim` off: on this very machine."""
+    """One `sickbay agent --sim` at a time, on one state folder and one ring. `sim` off: on this very machine. `group`:
+    the process group that it is to die with."""
 
-    def __init__(self, folder: Path, *, sim: bool = True, **agent: Any) -> None:
-        self.folder, self._sim = folder, sim
+    def __init__(self, folder: Path, *, sim: bool = True, group: int | None = None, **agent: Any) -> None:
+        self.folder, self._sim, self._group = folder, sim, group
         self.records: list[bytes] = []
         self.process: subprocess.Popen[str] | None = None
         self._writer = -1
@@ -40,7 +41,9 @@ class Running:
         argv = [sys.executable, "-m", "sickbay", "agent", "run", "--config", str(self.folder / "sickbay.toml")]
         argv += ["--sim"] if self._sim else []
         self.errors = (self.folder / "stderr").open("a+")
-        self.process = subprocess.Popen(argv, stderr=self.errors, stdout=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            argv, stderr=self.errors, stdout=subprocess.DEVNULL, text=True, process_group=self._group
+        )
         self._writer = os.open(self.folder / "kmsg", os.O_RDWR)
         os.set_blocking(self._writer, True)
         self._put(b"".join(self.records))

@@ -22,13 +22,14 @@ from tests.kubernetes.conftest import not_tested
 
 ROOT = Path(__file__).parents[2]
 PARENT = """
-import sys, time
+import subprocess, sys, time
 from pathlib import Path
 from testbed.processes import Processes
 children = Processes(Path(sys.argv[1]))
 children.start("one", ["sleep", "600"])
 children.start("two", ["sleep", "600"])
-print(*children.pids().values(), flush=True)
+guest = subprocess.Popen(["sleep", "600"], process_group=children.group)
+print(*children.pids().values(), guest.pid, flush=True)
 time.sleep(600)
 """
 
