@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.kubernetes.ground import bare_patch, controller, ground, say, until
 from sickbay.kube import names
@@ -26,7 +27,7 @@ IDLE_S, RUNS = 60.0, 5
 HEARTBEAT_S = 300.0
 
 
-def pod(name: str, node: str) -> dict[str, object]:
+def pod(name: str, node: str) -> dict[str, Any]:
     gpus = {"resources": {"limits": {"nvidia.com/gpu": "8"}, "requests": {"nvidia.com/gpu": "8"}}}
     return {
         "metadata": {"name": name, "labels": {"app": "train"}},
