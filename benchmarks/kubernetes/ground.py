@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 import time
+import uuid
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,17 +23,22 @@ from sickbay.agent.publishers import Told, node_status
 from sickbay.agent.verdicts import NodeVerdict
 from sickbay.kube import names
 from sickbay.kube.api import Api
-from sickbay.kube.names import keys
-from sickbay.kube.objects import Anything, NodeObject
-from sickbay.model import Finding, Place, Report, Severity, Status
+from sickbay.kube.names import CONDITION, keys
+from sickbay.kube.objects import Anything, Condition, NodeObject
+from sickbay.kube.results import stamp
+from sickbay.model import Finding, Gpu, Place, Report, Severity, Status
+from sickbay.settings import AgentSettings
 from testbed.cluster import Cluster
 from testbed.plane import Options
 
 ROOT = Path(__file__).parent.parent.parent
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()  # agents on this machine tell it, so must the nodes
-PAD = 9_000  # bytes, so that a node has the 12 KB of a real one
+PAD = 1_800  # bytes: with its agent's results a node has the 12 KB of a real one, and 2 KB of managedFields besides
 NAMESPACE = "sickbay"
 LOTS = 1_000_000
+PCI = tuple(f"0000:{bus}:00" for bus in ("3b", "4c", "5d", "6e", "9a", "ab", "bc", "cd"))
+FACTORS = {"driver": "580.105.08", "image": "gpu-image-41", "instance-type": "p5.48xlarge", "vbios": "96.00.A5.00.01"}
+BEGAN = stamp(time.time())
 REST_S, AT_REST, IDLE = 3.0, 0.6, 3  # the fourth column of /proc/stat is idle time
 LEASES_A_SECOND = 20  # of the fake kubelets, whatever the fleet: a real fleet's have cores of their own
 
@@ -50,7 +57,7 @@ def lifted(*, settle_s: float = 600.0, out: int = LOTS) -> str:
 
 @contextmanager
 def ground(count: int) -> Iterator[tuple[Cluster, list[str]]]:
-    """A cluster with `count` padded GPU nodes, our namespace and our resources."""
+    """A cluster with `count` padded GPU nodes whose agents have spoken, our namespace and our resources."""
     lease_s = max(40, 4 * count // LEASES_A_SECOND)  # kwok renews four times in a lease
     with Cluster.start(options=Options(lease_s=lease_s, grace_s=lease_s * 6 // 5)) as cluster:
         api = cluster.api()
@@ -58,6 +65,7 @@ def ground(count: int) -> Iterator[tuple[Cluster, list[str]]]:
         home(api, NAMESPACE)
         say(f"making {count} nodes")
         nodes = cluster.add_nodes(count, pad=PAD, boot_id=BOOT, within_s=600.0)
+        publish(api, [(node, healthy(node)) for node in nodes])
         say(f"the machine is at rest after {until(at_rest, 240.0):.0f} s")
         yield cluster, nodes
 
@@ -148,21 +156,42 @@ def until(holds: Callable[[], bool], within_s: float, log: Path | None = None) -
 # --- agents' words ----------------------------------------------------------------------------------------------------
 
 
+def healthy(node: str, number: int = 0) -> dict[str, Any]:
+    """The PATCH of nodes/status that the agent of a healthy node with eight GPUs sends, first and as each heartbeat."""
+    report = _report(node, number)
+    since = Condition(CONDITION, "False", last_transition_time=BEGAN)
+    told = Told(report, NodeVerdict("pass", Severity.NONE, f"{len(report.findings)} checks pass"))
+    return node_status.patch(told, keys(), since, label=True, condition=True)
+
+
 def finding(node: str, number: int, code: str = "xid.79", severity: Severity = Severity.REBOOT) -> dict[str, Any]:
-    """The PATCH of nodes/status that an agent would send about one kernel line."""
+    """The one that it sends about one kernel line."""
     line = f"NVRM: Xid (PCI:0000:3b:00): {code.partition('.')[2]}, pid=1, name=python, GPU has fallen off the bus."
     found = Finding(
         f"{BOOT}/{number}", "agent", "kernel-log", Place(node, "0000:3b:00"), Status.FAILED, code, f"{code} on {node}",
         (line,), severity, BOOT, time.time(),
     )  # fmt: skip
-    report = Report(node, BOOT, number, time.time(), (found,), cluster="bench")
-    told = Told(report, NodeVerdict("fail", severity, found.reason))
-    return node_status.patch(told, keys(), None, label=True, condition=True)
+    verdict = NodeVerdict("fail" if severity > Severity.MONITOR else "warn", severity, found.reason)
+    return node_status.patch(Told(_report(node, number, found), verdict), keys(), None, label=True, condition=True)
+
+
+def _report(node: str, number: int, *found: Finding) -> Report:
+    """What was found, and beside it the answers of the checks that pass, the GPUs and the versions."""
+    now, answers = time.time(), AgentSettings().light_checks
+    passed = tuple(
+        Finding(f"{BOOT}/{number}", "agent", check, Place(node), Status.OK, "", f"{check} passes", boot_id=BOOT, at=now)
+        for check in answers if check != "kernel-log"
+    )  # fmt: skip
+    stem = zlib.crc32(node.encode())
+    gpus = tuple(
+        Gpu(f"GPU-{uuid.UUID(int=stem << 8 | slot)}", f"16{stem:010}{slot}", pci, slot) for slot, pci in enumerate(PCI)
+    )
+    return Report(node, BOOT, number, now, (*found, *passed), gpus, FACTORS, cluster="bench")
 
 
 def publish(api: Api, words: Sequence[tuple[str, dict[str, Any]]], at_once: int = 16) -> float:
-    """Send them side by side; the time at which the first was sent."""
-    began = time.monotonic()
+    """Send them side by side; the time of day at which the first was sent."""
+    began = time.time()
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(lambda one: api.patch(f"{names.node(one[0])}/status", one[1], Anything, how="strategic"), words))
     return began
