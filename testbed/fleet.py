@@ -88,11 +88,21 @@ def _remove(api: Api, name: str) -> None:
 def reboot(api: Api, name: str, boot_id: str = "") -> str:
     """It goes NotReady, comes back under a new boot id, and is Ready again when kwok has seen it. Returns the id."""
     fresh = boot_id or str(uuid.uuid4())
+    go_down(api, name)
+    come_up(api, name, fresh)
+    return fresh
+
+
+def go_down(api: Api, name: str) -> None:
+    """Not Ready, and it stays so."""
     api.patch(names.node(name), {"metadata": {"annotations": {HOLD: "rebooting"}}}, Anything)
     _say(api, name, "False", "KubeletNotReady", "container runtime is down")
-    _status(api, name, {"nodeInfo": {"bootID": fresh}})
+
+
+def come_up(api: Api, name: str, boot_id: str) -> None:
+    """It has booted; kwok makes it Ready."""
+    _status(api, name, {"nodeInfo": {"bootID": boot_id}})
     api.patch(names.node(name), {"metadata": {"annotations": {HOLD: None}}}, Anything)
-    return fresh
 
 
 def kill_kubelet(api: Api, name: str) -> None:

@@ -34,7 +34,7 @@ from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import World
 from testbed import fleet
 from testbed.machine import Machine
-from testbed.pods import JobPod, ended, run_command, started
+from testbed.pods import JobPod, ended, run_command, started, word_of
 
 TICK_S = 0.05
 BEAT_S = 30.0  # an agent's heartbeat
@@ -42,11 +42,12 @@ AT_ONCE = 16
 
 
 class SimKubelet:
-    """`nodes`: Kubernetes node -> simulated node. Whoever touches the world while it runs takes `lock`."""
+    """`nodes`: Kubernetes node -> simulated node. Whoever touches the world while it runs takes `lock`. `lasts`: real
+    seconds that a "boot" takes, or a command of our Jobs ("check"); else it is over as soon as it can be."""
 
     def __init__(
         self, api: Api, world: World, nodes: Mapping[str, str] | Sequence[str], folder: Path, *, pace: float = 1.0,
-        marks: Keys | None = None, agents: bool = True,
+        marks: Keys | None = None, agents: bool = True, lasts: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         named = nodes if isinstance(nodes, Mapping) else dict(zip(nodes, world.nodes, strict=False))
         self.api, self.world, self.folder, self.nodes = api, world, folder, dict(named)
@@ -55,6 +56,7 @@ class SimKubelet:
         self.hang: set[str] = set()  # nodes on which a pod starts and never ends
         self.mute: set[str] = set()  # nodes on which a pod is killed before it has said anything
         self._marks, self._pace, self._agents = marks or keys(), pace, agents
+        self._lasts, self._down = dict(lasts or {}), set[str]()  # machines that boot
         self._taken: set[str] = set()  # uids of pods
         self._said: dict[str, tuple[Told | None, float]] = {}
         self._shown: dict[str, tuple[str, int]] = {}
@@ -94,9 +96,13 @@ class SimKubelet:
 
     def reboot(self, name: str) -> str:
         """The machine boots, by whoever ordered it: what a boot cures is cured. Returns the new boot id."""
+        self._down.add(name)
+        fleet.go_down(self.api, name)
+        self._stop.wait(self._lasts.get("boot", 0.0))
         with self.lock:
             boot = self.machines[name].boot()
-        fleet.reboot(self.api, name, boot)
+        fleet.come_up(self.api, name, boot)
+        self._down.discard(name)
         fleet.wait_ready(self.api, name)
         return boot
 
@@ -132,6 +138,7 @@ class SimKubelet:
                 return
             log = self.folder / f"{pod.metadata.uid}.log"
             code = 137 if node in self.mute else run_command(pod, self.machines[node], self.state_dir(node), log)
+            self._stop.wait(self._lasts.get(word_of(pod), 0.0))
             ended(self.api, pod, began, code, log)
         except Exception as error:  # a test must see it, and the kubelet goes on
             self.errors = [*self.errors[-9:], f"{pod.metadata.name}: {type(error).__name__}: {error}"]
@@ -149,7 +156,7 @@ class SimKubelet:
         for name in self.nodes:
             sim = self.sim(name)
             now = (sim.boot_id, sim.allocatable() if sim.up else sim.expected)
-            if self._shown.get(name) == now or not sim.up:
+            if self._shown.get(name) == now or not sim.up or name in self._down:
                 continue
             amount = {"nvidia.com/gpu": str(now[1])}
             status = {"nodeInfo": {"bootID": sim.boot_id}, "allocatable": amount}
@@ -162,7 +169,7 @@ class SimKubelet:
             with self.lock:
                 sim = self.sim(name)
                 found = tuple(_named(f, name) for f in sorted(sim.findings.values(), key=lambda f: (-f.severity, f.id)))
-                alive, report = sim.agent_up and sim.up, self._report(name, sim, found)
+                alive, report = sim.agent_up and sim.up and name not in self._down, self._report(name, sim, found)
             told = Told(report, _verdict(report))
             before, at = self._said.get(name, (None, 0.0))
             news, quiet = before is None or _mark(told) != _mark(before), time.monotonic() - at

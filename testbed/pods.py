@@ -62,6 +62,12 @@ def run_command(pod: JobPod, host: Host, state_dir: Path, log: Path) -> int:
         node_command.BENCH.reset(token)
 
 
+def word_of(pod: JobPod) -> str:
+    """What it is to do: the "check" of `sickbay node check …`."""
+    argv = (pod.spec.containers or [JobContainer()])[0].command or ()
+    return argv[2] if len(argv) > 2 else ""
+
+
 def started(api: Api, pod: JobPod) -> str:
     now = _now()
     _write(api, pod, "Running", {"running": {"startedAt": now}}, began=now, ready=True)

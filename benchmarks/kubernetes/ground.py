@@ -118,13 +118,15 @@ class Running:
 
 
 @contextmanager
-def controller(cluster: Cluster, folder: Path, policy: str = lifted(), **more: str) -> Iterator[Running]:
+def controller(
+    cluster: Cluster, folder: Path, policy: str = lifted(), max_verb: str = "CORDON", **more: str
+) -> Iterator[Running]:
     """`sickbay controller run` on the cluster, leading. `policy`: TOML; `more`: rows of [kubernetes]."""
     name = f"controller-{time.monotonic_ns()}"
     kube = "\n".join(f"{key} = {json.dumps(value)}" for key, value in {"machines": "none", **more}.items())
     (folder / f"{name}.toml").write_text(
         f'cluster = "bench"\nplatform = "kubernetes"\nstore = "kubernetes"\ndata_dir = "{folder}"\n'
-        f'[policy]\nmax_verb = "CORDON"\n{policy}\n[kubernetes]\nkubeconfig = "{cluster.kubeconfig}"\n{kube}\n'
+        f'[policy]\nmax_verb = "{max_verb}"\n{policy}\n[kubernetes]\nkubeconfig = "{cluster.kubeconfig}"\n{kube}\n'
         "[controller]\ncommon_cause_nodes = 1000000\n"  # faults made by hand have a common cause indeed: us
     )
     log = folder / f"{name}.log"

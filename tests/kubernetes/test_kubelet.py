@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.names import CONDITION
-from sickbay.kube.objects import Anything, PodObject
+from sickbay.kube.objects import Anything, NodeObject, PodObject
 from sickbay.kube.results import decode
 from sickbay.platforms.kubernetes import node_jobs
 from sickbay.platforms.kubernetes.node_jobs import Errand
@@ -46,6 +48,31 @@ def test_a_boot_changes_the_boot_id_and_cures_what_a_boot_cures(
         assert info is not None
         assert info.boot_id == boot
         assert kubelet.world.truly_healthy(kubelet.nodes[name])
+
+
+def test_a_boot_that_lasts_keeps_the_node_down_and_its_agent_silent(
+    api: Api, namespace: str, nodes: Nodes, tmp_path: Path
+) -> None:
+    (name,), site = nodes(), a_site(api, namespace)
+    with machines(api, [name], tmp_path, agents=True, lasts={"boot": 2.0}) as kubelet:
+        until(lambda: the_node(site, name).metadata.label(site.keys.status) == "pass", "its first word")
+        before, spoken, began = kubelet.sim(name).boot_id, len(kubelet.published[name]), time.monotonic()
+        boot = threading.Thread(target=kubelet.reboot, args=[name])
+        boot.start()
+        until(lambda: not _is_ready(the_node(site, name)), "it goes down")
+        with kubelet.lock:  # its kernel says something that nobody hears any more
+            kubelet.world.strike("gpu_lost_79", kubelet.nodes[name], 3, cure="reboot")
+        boot.join()
+        assert time.monotonic() - began >= 2.0
+        until(lambda: len(kubelet.published[name]) > spoken, "it speaks again")
+        report = decode(the_node(site, name).metadata.annotation(site.keys.results), name)
+        assert report is not None
+        assert report.boot_id != before
+        assert len(kubelet.published[name]) == spoken + 1
+
+
+def _is_ready(node: NodeObject) -> bool:
+    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions or ())
 
 
 def test_it_runs_no_command_but_ours(api: Api, namespace: str, nodes: Nodes, tmp_path: Path) -> None:
