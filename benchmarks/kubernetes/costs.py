@@ -19,7 +19,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kubernetes.ground import NAMESPACE, closed, controller, finding, ground, healthy, publish, say, until
+from benchmarks.kubernetes.ground import (
+    NAMESPACE,
+    closed,
+    controller,
+    finding,
+    ground,
+    healthy,
+    kind_of,
+    publish,
+    say,
+    until,
+    written,
+)
 from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything, PodObject
@@ -29,7 +41,6 @@ from testbed.cluster import Cluster
 
 PEAK_MB, CORE, SYNC_S = 200.0, 0.02, 5.0
 IDLE_S, RUNS = 60.0, 5
-WRITES = ("create", "update", "patch", "delete")
 HEARTBEAT_S = 300.0
 KNOWN, ILL = 1 / 10, 8  # of the nodes; nodes with an open case
 
@@ -87,16 +98,6 @@ def remember(cluster: Cluster, folder: Path, nodes: Sequence[str]) -> tuple[int,
     return left
 
 
-def writes(cluster: Cluster, mark: int) -> Counter[str]:
-    """Of the controller, by the audit log; the agents' own PATCHes and the lease aside."""
-    told = [(entry["verb"], entry.get("objectRef") or {}) for entry in cluster.audit(mark) if _is_ours(entry)]
-    return Counter(f"{verb} {about['resource']}" for verb, about in told if about.get("resource") != "leases")
-
-
-def _is_ours(entry: dict[str, Any]) -> bool:
-    return entry.get("userAgent") == "sickbay" and entry["verb"] in WRITES
-
-
 def main(count: int) -> int:
     with tempfile.TemporaryDirectory() as scratch, ground(count) as (cluster, nodes):
         api, folder, syncs = cluster.api(name="bench"), Path(scratch), list[float]()
@@ -115,7 +116,7 @@ def main(count: int) -> int:
                         before, began, mark = running.cpu_s(), time.monotonic(), cluster.audit_mark()
                         time.sleep(IDLE_S)
                         core = (running.cpu_s() - before) / (time.monotonic() - began)
-                    idle = writes(cluster, mark)
+                    idle = Counter(kind_of(entry) for entry in written(cluster, mark))
                     peaks.append(running.status("VmHWM"))
     sync, peak = statistics.median(syncs), max(peaks)
     print(

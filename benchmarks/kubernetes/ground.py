@@ -35,6 +35,7 @@ ROOT = Path(__file__).parent.parent.parent
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()  # agents on this machine tell it, so must the nodes
 PAD = 1_800  # bytes: with its agent's results a node has the 12 KB of a real one, and 2 KB of managedFields besides
 NAMESPACE = "sickbay"
+WRITES = ("create", "update", "patch", "delete")
 LOTS = 1_000_000
 PCI = tuple(f"0000:{bus}:00" for bus in ("3b", "4c", "5d", "6e", "9a", "ab", "bc", "cd"))
 FACTORS = {"driver": "580.105.08", "image": "gpu-image-41", "instance-type": "p5.48xlarge", "vbios": "96.00.A5.00.01"}
@@ -50,7 +51,7 @@ def lifted(*, settle_s: float = 600.0, out: int = LOTS) -> str:
     rows = [f"{limit} = {every}" for limit in ("max_out_fleet", "max_out_rack", "max_out_domain", "at_once")]
     verbs = ", ".join(f"{verb} = {LOTS}" for verb in ("CORDON", "RESET_GPU", "REBOOT", "POWER_CYCLE", "REPLACE"))
     return "\n".join([
-        f"max_out = {{count = {out}, percent = 100}}", *rows, f"per_window = {{{verbs}}}",
+        f"max_out = {{count = {out}, percent = 100, at_least = 1}}", *rows, f"per_window = {{{verbs}}}",
         f"jobs_hurt_per_window = {LOTS}", f"settle_s = {settle_s:g}",
     ])  # fmt: skip
 
@@ -143,6 +144,30 @@ def controller(
     finally:
         running.process.terminate()
         running.process.wait(30)
+
+
+def written(cluster: Cluster, since: int) -> list[dict[str, Any]]:
+    """What Sickbay has written, by the audit log; leases, Events and evictions aside. Who only measures has an Api of
+    another name, and so have the simulated agents."""
+    found = [entry for entry in cluster.audit(since) if entry["verb"] in WRITES and entry.get("userAgent") == "sickbay"]
+    told = [(entry, entry.get("objectRef") or {}) for entry in found]
+    kinds = ("events", "leases")
+    return [e for e, about in told if about.get("resource") not in kinds and about.get("subresource") != "eviction"]
+
+
+def until_quiet(cluster: Cluster) -> None:
+    """A controller that has just begun has written what it makes of the fleet, and of what others left sick."""
+
+    def quiet() -> bool:
+        mark = cluster.audit_mark()
+        time.sleep(REST_S)
+        return not written(cluster, mark)
+
+    until(quiet, 600.0)
+
+
+def kind_of(entry: dict[str, Any]) -> str:
+    return f"{entry['verb']} {entry['objectRef'].get('resource')}"
 
 
 def until(holds: Callable[[], bool], within_s: float, log: Path | None = None) -> float:

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks.kubernetes.ground import bare_patch, controller, ground, say, until
+from benchmarks.kubernetes.ground import bare_patch, controller, ground, say, until, until_quiet
 from sickbay.kube import names
 from sickbay.kube.api import Api
+from sickbay.kube.names import keys
 from sickbay.kube.objects import NodeObject
 from sickbay.kube.watch import Put, Reflector
 from testbed.cluster import Cluster
@@ -60,7 +61,8 @@ class Eye:
 
 def strike(cluster: Cluster, folder: Path, nodes: Sequence[str], eye: Eye) -> list[float]:
     """Agents first, all of them; then one line each, one after the other."""
-    agents = []
+    api, agents = cluster.api(), []
+    before = {node: _word(api, node) for node in nodes}
     for node in nodes:
         home = folder / node
         home.mkdir()
@@ -70,10 +72,10 @@ def strike(cluster: Cluster, folder: Path, nodes: Sequence[str], eye: Eye) -> li
             file.write(f'[kubernetes]\nkubeconfig = "{cluster.kubeconfig}"\n')
         agent.start()
         agents.append(agent)
-    api, took = cluster.api(), []
+    took = []
     try:
         for node in nodes:
-            until(lambda node=node: _has_spoken(api, node), 60.0)  # type: ignore[misc]
+            until(lambda node=node: _word(api, node) != before[node], 60.0)  # type: ignore[misc]
         for agent, node in zip(agents, nodes, strict=True):
             mark, began = cluster.audit_mark(), time.monotonic()
             agent.kernel(XID)
@@ -85,9 +87,10 @@ def strike(cluster: Cluster, folder: Path, nodes: Sequence[str], eye: Eye) -> li
     return took
 
 
-def _has_spoken(api: Api, node: str) -> bool:
+def _word(api: Api, node: str) -> str:
+    """What its agent said last."""
     time.sleep(0.1)
-    return any(c.type == "GPUProblem" for c in api.get(names.node(node), NodeObject).status.conditions or ())
+    return api.get(names.node(node), NodeObject).metadata.annotation(keys().results)
 
 
 def split(cluster: Cluster, since: int, node: str) -> list[float]:
@@ -118,6 +121,7 @@ def measure(count: int) -> tuple[float, float, float]:
         folder, api = Path(scratch), cluster.api()
         eye = Eye(api)
         with controller(cluster, folder):
+            until_quiet(cluster)
             for run in range(RUNS):
                 bare += [bare_patch(api, node) for node in nodes[-BARE:]]
                 took += strike(cluster, folder, nodes[run * AGENTS : (run + 1) * AGENTS], eye)

@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.kubernetes.ground import (
-    REST_S,
     bare_rate,
     closed,
     controller,
@@ -28,6 +27,7 @@ from benchmarks.kubernetes.ground import (
     publish,
     say,
     until,
+    until_quiet,
 )
 from sickbay.core import admit
 from sickbay.model import Severity
@@ -70,7 +70,7 @@ def speed(cluster: Cluster, folder: Path, nodes: list[str]) -> bool:
     many, idle = round(count * STORM), nodes[-round(count * (FATAL + BARE)) : -round(count * FATAL)]
     home(api, "speed")
     with controller(cluster, folder, namespace="speed") as running:
-        _until_quiet(cluster, nodes)
+        until_quiet(cluster)
         for run in range(RUNS):
             bare.append(bare_rate(api, idle))
             rates.append(storm(cluster, nodes[run * many : (run + 1) * many]))
@@ -85,23 +85,13 @@ def speed(cluster: Cluster, folder: Path, nodes: list[str]) -> bool:
     return ratio >= SHARE
 
 
-def _until_quiet(cluster: Cluster, nodes: Sequence[str]) -> None:
-    """What the bars before this one left sick is taken out of service first."""
-
-    def quiet() -> bool:
-        mark = cluster.audit_mark()
-        time.sleep(REST_S)
-        return not cordons(cluster, mark, nodes) and not cluster.audit(mark, verb="create", resource="nodecases")
-
-    until(quiet, 600.0)
-
-
 def limits(cluster: Cluster, folder: Path, nodes: list[str]) -> bool:
     """Limits on: never one more than allowed, also when refusals are looked at again; one more for one that is free."""
     api, doomed = cluster.api(name="bench"), nodes[-round(len(nodes) * FATAL) :]
     allowed = round(len(nodes) * ALLOWED)
     home(api, "limits")
     with controller(cluster, folder, lifted(out=allowed), namespace="limits"):
+        until_quiet(cluster)
         mark = cluster.audit_mark()
         publish(api, [(node, finding(node, 1)) for node in doomed])
         until(lambda: len(cordons(cluster, mark, doomed)) >= allowed, 120.0)
@@ -129,7 +119,7 @@ def wrong_actions(cluster: Cluster, folder: Path, nodes: list[str]) -> bool:
     ]
     home(api, "wrong")
     with controller(cluster, folder, namespace="wrong"):
-        _until_quiet(cluster, nodes)
+        until_quiet(cluster)
         before, mark = closed(api, nodes), cluster.audit_mark()
         publish(api, words)
         until(lambda: len(cordons(cluster, mark, fatal)) == some, 180.0)
