@@ -69,6 +69,7 @@ class Controller:
         self._last, self._planned = self._clock.monotonic(), 0.0
         self._unwatch = self._platform.watch(self._receive)
         self.view.replace_all(self._platform.observe())
+        self._desk.begin()
         self._jobs.begin(self._now())
         self._leads = True
         log.info("leading epoch=%d open_cases=%d", self.records.epoch, len(self.view.cases))
@@ -187,17 +188,14 @@ class Controller:
 
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
-        moved = self._watch - self._saved_watch >= SAVE_S
-        if moved or self._desk.ledger is not self.records.ledger:
-            ledger = replace(self._desk.ledger, watch_time=self._watch, last_pass=now.wall)
-            self.records.put_ledger(ledger)
-            self._saved_watch, self._desk.ledger = self._watch, ledger
+        if self._watch - self._saved_watch >= SAVE_S:
+            self.records.put_ledger(replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall))
+            self._saved_watch = self._watch
 
     def _commit(self) -> bool:
         """All that this pass decided, before anybody is asked or told. True: it also proved that we lead."""
         proved = self.records.flush(self._watch)
         dropped, self.records.reread = self.records.reread, set()
-        self._desk.ledger = self.records.ledger
         for desk in (self._desk, self._jobs):
             desk.unsay(dropped)
         return proved
