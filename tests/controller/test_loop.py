@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -120,14 +121,31 @@ def test_a_controller_killed_between_commit_and_call_sends_it_once_when_it_is_kn
     assert archived(after)
 
 
-def test_a_call_lost_twice_is_not_made_a_third_time() -> None:
-    shift = on_duty(policy=a_policy(max_verb="REBOOT"))
+def test_a_call_lost_twice_is_not_made_a_third_time_in_its_step_and_a_person_is_asked_after_three() -> None:
+    shift = on_duty()
     shift.door.says[Verb.REBOOT] = lambda _: Lost("the network ate it")
     struck(shift).passes(HOUR)
-    assert len(shift.door.called(Verb.REBOOT)) == 2
+    calls = Counter(action.key for action in shift.door.called(Verb.REBOOT))
+    assert list(calls.values()) == [2, 2, 2]
+    assert not shift.door.called(Verb.POWER_CYCLE)
     case = shift.case()
     assert case is not None
-    assert case.phase is Phase.ESCALATED
+    assert (case.phase, case.rungs_tried) == (Phase.ESCALATED, ())
+    assert "it never arrived: the network ate it" in case.journal[-1].why
+
+
+def test_a_provider_that_is_not_reached_for_a_minute_makes_no_treatment_stronger() -> None:
+    shift = on_duty()
+
+    def reboot(action: Action) -> Outcome:
+        if shift.clock.mono < 90.0:
+            return Lost("ec2: the name cannot be resolved")
+        return shift.door._does(action)
+
+    shift.door.says[Verb.REBOOT] = reboot
+    struck(shift).passes(HOUR)
+    assert not shift.door.called(Verb.POWER_CYCLE)
+    assert [(c.phase, c.rungs_tried) for c in archived(shift)] == [(Phase.RESOLVED, (Verb.REBOOT,))]
 
 
 def test_the_commit_comes_before_the_call_and_holds_what_was_true_before() -> None:

@@ -13,13 +13,27 @@ from dataclasses import dataclass, replace
 
 from sickbay.controller.crew import Crew
 from sickbay.errors import SickbayError
-from sickbay.model import SENT_ONCE, Action, Before, Done, Failed, Lost, Node, Outcome, Retry, Started, Unguarded, Verb
+from sickbay.model import (
+    SENT_ONCE,
+    TREATMENTS,
+    Action,
+    Before,
+    Done,
+    Lost,
+    Node,
+    Outcome,
+    Retry,
+    Started,
+    Unguarded,
+    Verb,
+)
 from sickbay.ports import Clock, Platform
 
 log = logging.getLogger(__name__)
 
 CALL_WITHIN_S = 5.0  # a call is made within seconds of its commit or not at all
 SENDS_MAX = 2
+RESEND_S = 30.0  # watch time from a treatment that is known lost to its second call: a short outage is over by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,11 @@ class Dispatcher:
         if lane(action) in self._flying:
             return None
         return max(action.ask_at, self._ask_at.get(action.key, 0.0))
+
+    def resend_later(self, action: Action, watch: float) -> None:
+        """What ate the first call may eat the second. A job's restart is made in steps and goes on at once."""
+        if action.verb in TREATMENTS:
+            self._ask_at[action.key] = watch + RESEND_S
 
     def forget(self, key: str) -> None:
         self._ask_at.pop(key, None)
@@ -111,7 +130,3 @@ def may_resend(action: Action, outcome: Outcome) -> bool:
 def sent(action: Action, before: Before, wall: float) -> Action:
     """The action as it is committed before the call."""
     return replace(action, before=before, sends=action.sends + 1, sent_at=wall, call=True)
-
-
-def lost_for_good(outcome: Outcome) -> Outcome:
-    return Failed(f"it never arrived: {outcome.why}") if isinstance(outcome, Lost) else outcome

@@ -18,7 +18,7 @@ from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.crew import Crew
 from sickbay.controller.desk import Desk
-from sickbay.controller.dispatch import Answer, Dispatcher, lost_for_good, may_resend, sent
+from sickbay.controller.dispatch import Answer, Dispatcher, may_resend, sent
 from sickbay.controller.jobs import JobDesk
 from sickbay.controller.outbox import Post
 from sickbay.controller.records import Records
@@ -182,8 +182,9 @@ class Controller:
             return
         if may_resend(action, answer.outcome):
             desk.resend(answer.owner)
+            self._dispatcher.resend_later(action, now.watch)
             return
-        desk.hear(answer.owner, answer.key, lost_for_good(answer.outcome))
+        desk.hear(answer.owner, answer.key, answer.outcome)
         self._dispatcher.forget(answer.key)
 
     def _save_ledger(self, now: Now) -> None:
