@@ -13,6 +13,7 @@ from functools import partial
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
+from sickbay.controller.dispatch import UNREAD_S
 from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
@@ -22,6 +23,7 @@ from sickbay.core import admit as admission
 from sickbay.core import keeping, machine, plan, sight, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
+from sickbay.errors import SickbayError
 from sickbay.model import (
     Action,
     Case,
@@ -65,6 +67,7 @@ class Desk(Asking):
         self._escalated = 0
         self._seats_stale = True
         self._told_keys: set[str] = set()
+        self._unread: SickbayError | None = None  # why a node could not be read in this pass
 
     def begin(self) -> None:
         """What the last leader wrote down and did not deliver: a case at rest would never say it by itself."""
@@ -232,7 +235,7 @@ class Desk(Asking):
                 self._view.cases[name] = replace(stored, value=replace(stored.value, retry_at=None))
 
     def _requests(self, now: Now) -> tuple[list[admission.Request], dict[str, admission.Refusal]]:
-        requests, refused = [], {}
+        requests, refused, self._unread = [], {}, None
         for name in self._wants:
             case = self._view.cases[name].value
             if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
@@ -247,7 +250,11 @@ class Desk(Asking):
             if verb is Verb.CORDON and Verb.CORDON not in allowed:
                 refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
             elif verb is not None:
-                requests.append(self._request(case, verb, policy, now))
+                try:
+                    requests.append(self._request(case, verb, policy, now))
+                except SickbayError as error:
+                    why = f"{name} cannot be read just now: {error}"
+                    refused[case.id] = admission.Refusal(why, now.watch + UNREAD_S)
         return requests, refused
 
     def _has_settled(self, case: Case, policy: Policy, now: Now) -> bool:
@@ -262,11 +269,18 @@ class Desk(Asking):
         )  # fmt: skip
 
     def _fresh(self, name: str) -> Node | None:
-        """What is down needs no free seat, but only on a fresh read: a late view must not give a place away."""
+        """What is down needs no free seat, but only on a fresh read: a late view must not give a place away. Where one
+        read of a pass failed, no other is tried: a hundred that wait in vain would take a hundred times as long."""
         node = self._view.nodes.get(name)
         if node is None or (node.ready and not node.others and not node.gate):
             return node
-        seen = self._look(name)
+        if self._unread is not None:
+            raise self._unread
+        try:
+            seen = self._look(name)
+        except SickbayError as error:
+            self._unread = error
+            raise
         if seen is not None:
             self._view.put_node(seen)
         return seen or node

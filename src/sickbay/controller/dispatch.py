@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 CALL_WITHIN_S = 5.0  # a call is made within seconds of its commit or not at all
 SENDS_MAX = 2
+UNREAD_S = 5.0  # watch time until a node that could not be read is looked at again
 RESEND_S = 30.0  # watch time from a treatment that is known lost to its second call: a short outage is over by then
 
 
@@ -67,6 +68,10 @@ class Dispatcher:
             return None
         return max(action.ask_at, self._ask_at.get(action.key, 0.0))
 
+    def look_later(self, action: Action, watch: float) -> None:
+        """Its node could not be read. It is not asked for in a circle until that can be done."""
+        self._ask_at[action.key] = watch + UNREAD_S
+
     def resend_later(self, action: Action, watch: float) -> None:
         """What ate the first call may eat the second. A job's restart is made in steps and goes on at once."""
         if action.verb in TREATMENTS:
@@ -77,7 +82,11 @@ class Dispatcher:
 
     def before(self, action: Action) -> Before | None:
         """What is true of the node right now; None if it cannot be read."""
-        node = self._platform.look(action.place.node) if action.place.node else None
+        try:
+            node = self._platform.look(action.place.node) if action.place.node else None
+        except SickbayError as error:
+            log.warning("node=%s could not be read before %s: %s", action.place.node, action.verb, error)
+            return None
         if node is None:
             return Before() if action.verb is Verb.RESTART_JOB else None
         return Before(node.boot_id, node.instance, node.uid, tuple(g.uuid for g in node.gpus))

@@ -235,7 +235,8 @@ class Controller:
             return None
         before = self._dispatcher.before(action) if not action.sends else action.before
         if before is None:
-            return None  # the node cannot be read: ask again on the next pass
+            self._dispatcher.look_later(action, now.watch)
+            return None
         action = sent(action, before, now.wall)
         desk.put_sent(owner, action)
         return action

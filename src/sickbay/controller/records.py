@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from sickbay.controller.drafts import WAVES, Draft, Writers
+from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
 from sickbay.controller.view import View
 from sickbay.core.keeping import NOW
 from sickbay.errors import NotLeader
@@ -78,11 +78,11 @@ class Records:
 
     def read_people(self) -> list[Command]:
         """Pauses and commands as they stand now."""
-        self._view.pauses = {p.value.scope: p.value for p in self.store.list(Pause)}
-        return [c.value for c in self.store.list(Command)]
+        self._view.pauses = {p.value.scope: p.value for p in patiently(lambda: self.store.list(Pause))}
+        return [c.value for c in patiently(lambda: self.store.list(Command))]
 
     def still_leads(self) -> None:
-        stored = self.store.get(Ledger, "ledger")
+        stored = patiently(lambda: self.store.get(Ledger, "ledger"))
         if stored is None or stored.epoch > self.epoch:
             raise NotLeader("a newer controller has taken the lead")
 
