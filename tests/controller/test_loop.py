@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.errors import NotLeader
+from sickbay.errors import NotLeader, StoreError
 from sickbay.model import (
     Action,
     Case,
@@ -19,6 +19,7 @@ from sickbay.model import (
     Ledger,
     Lost,
     Node,
+    NodeChanged,
     NodeDeleted,
     Outcome,
     Part,
@@ -253,6 +254,19 @@ def test_a_sign_of_life_makes_no_pass_and_is_heard_by_the_next_one() -> None:
     assert shift.controller.view.nodes["n1"].last_check == 77.0
 
 
+def test_of_two_showings_of_one_version_the_later_one_counts() -> None:
+    shift = on_duty().passes(60.0)
+    well = shift.door.nodes["n1"]
+    shift.door.tell(NodeChanged(replace(well, ready=False)))
+    shift.door.tell(NodeChanged(well))  # as it is known: no news by itself
+    shift.controller.turn()
+    assert shift.controller.view.nodes["n1"].ready
+    shift.door.tell(NodeChanged(replace(well, last_check=77.0)))
+    shift.door.tell(NodeChanged(replace(well, ready=False)))
+    shift.passes(1.0)
+    assert not shift.controller.view.nodes["n1"].ready
+
+
 def test_whatever_a_node_shows_besides_wakes_a_pass_at_once() -> None:
     shift = on_duty().passes(60.0)
     for changed in ({"ready": False}, {"jobs": ("llama",)}, {"cordoned": True}, {"boot_id": "another"}):
@@ -420,6 +434,29 @@ def test_a_part_that_left_with_its_machine_is_refused_when_it_reappears() -> Non
     case = shift.passes(60.0).case("n2")
     assert case is not None
     assert case.diagnoses[0].fault == "condemned-part"
+
+
+def test_a_part_is_condemned_although_the_store_failed_at_that_moment() -> None:
+    class Fails(MemoryStore):
+        broken = True
+
+        def create(self, value: Any, epoch: int = 0) -> int:
+            if isinstance(value, Part) and self.broken:
+                self.broken = False
+                raise StoreError("no space left")
+            return super().create(value, epoch)
+
+    shift = Shift(Door(a_node(gpus=(a_gpu("S1"),))), Fails())
+    shift.door.shows("n1", findings=(a_finding("smi.remap-failed", part="S1"),))
+    with pytest.raises(StoreError):
+        shift.passes(HOUR)
+    after = shift.successor()
+    after.passes(HOUR)
+    part = shift.store.get(Part, "S1")
+    assert part is not None
+    assert part.value.condemned
+    assert part.value.strikes == 1
+    assert after.controller.view.condemned == {"S1"}
 
 
 def test_a_machine_that_is_gone_ends_its_case_and_frees_its_seat() -> None:

@@ -155,8 +155,8 @@ class Desk(Asking):
             if d.consumed:
                 self._records.consume(d.consumed)
         elif d.case != s.case:
-            after = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
-            self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), after=after)
+            parts = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
+            self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), first=parts)
             self._after_move(s.case, d)
         if d.ended or keeping.is_worth_a_write(s.record, d.record, name in self._view.records):
             self._records.put_record(d.record, patience=keeping.patience(s, d))
@@ -178,6 +178,7 @@ class Desk(Asking):
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
     def _close_parts(self, case: Case, condemned: dict[str, str]) -> None:
+        """Before the case is archived: whoever comes after a crash in between ends it again, and says it again."""
         for part in sorted({d.part for d in case.diagnoses if d.part}):
             self._records.put_part(part, case.node, case.id, condemned.get(part, ""))
         if condemned:

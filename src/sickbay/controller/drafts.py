@@ -44,7 +44,7 @@ class Draft:
     consumes: tuple[str, ...] = ()
     patience: float = NOW  # watch time for which it may wait for the next write of its record
     since: float | None = None  # watch time of the first flush that let it wait
-    after: list[Callable[[], None]] = field(default_factory=list)  # once it is written
+    first: list[Callable[[], None]] = field(default_factory=list)  # written before it: what it alone knows until then
 
     def is_due(self, watch: float) -> bool:
         if self.since is None:
