@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sickbay.controller.crew import InlineCrew, PoolCrew
-from sickbay.controller.dispatch import RESEND_S, Answer, Dispatcher, may_resend, sent
-from sickbay.model import Action, Before, Done, Failed, Lost, Outcome, Place, Retry, Started, Unguarded, Verb
+from sickbay.controller.dispatch import RESEND_S, UNREAD_S, Answer, Dispatcher, may_resend, sent
+from sickbay.model import Action, Before, Done, Failed, Lost, Node, Outcome, Place, Retry, Started, Unguarded, Verb
 from tests.builders import a_gpu, a_node, an_action
 from tests.controller.door import Door, HandClock
 
@@ -170,3 +170,15 @@ def test_a_platform_that_raises_is_asked_again_later(caplog: pytest.LogCaptureFi
     crew.close()
     assert isinstance(said[0], Retry)
     assert "a bug in the adapter" in said[0].why
+
+
+def test_an_answer_that_could_not_be_heard_leaves_the_node_free_to_be_asked_again() -> None:
+    desk = Desk()
+
+    def broken(node: str) -> Node | None:
+        raise RuntimeError("a bug in the adapter")
+
+    desk.door.look = broken  # type: ignore[method-assign]
+    desk.performs(an_action(Verb.CORDON), Done())
+    assert desk.answers == []
+    assert desk.dispatcher.due_at(an_action(Verb.CORDON)) == 100.0 + UNREAD_S

@@ -105,13 +105,18 @@ class Dispatcher:
 
     def _answer(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
         log.debug("key=%s verb=%s outcome=%r", action.key, action.verb, outcome)
-        if isinstance(outcome, Started | Retry):
-            self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
-            self._deliver(Answer(owner, kind, action.key, outcome))
-        else:
-            self._tell(action, owner, kind, outcome, watch)
-        self._flying.discard(lane(action))  # only now: until it is heard, nobody may ask the same again
-        self._wake()  # the pass that asked went to sleep without knowing when to ask again
+        try:
+            if isinstance(outcome, Started | Retry):
+                self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
+                self._deliver(Answer(owner, kind, action.key, outcome))
+            else:
+                self._tell(action, owner, kind, outcome, watch)
+        except Exception:  # a bug in a platform: a node whose lane stayed taken would never be asked again
+            log.exception("key=%s the answer to %s was not heard, it is asked for again", action.key, action.verb)
+            self._ask_at[action.key] = watch + UNREAD_S
+        finally:
+            self._flying.discard(lane(action))  # only now: until it is heard, nobody may ask the same again
+            self._wake()  # the pass that asked went to sleep without knowing when to ask again
 
     def _tell(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
         """With a fresh look at the node where the answer depends on it; without one it is asked again."""

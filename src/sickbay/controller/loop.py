@@ -46,6 +46,7 @@ class Controller:
         self.records = Records(store, self.view, settings.cluster)
         self._inbox: deque[Change | Answer] = deque()
         self._beats: dict[str, Node] = {}  # signs of life, which no pass is made for
+        self._news: set[str] = set()  # nodes with a change in the inbox: what they show next must come after it
         self.woken = threading.Event()
         self._dispatcher = Dispatcher(platform, crew, clock, self._receive, self._wake)
         self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs, platform.look)
@@ -97,9 +98,13 @@ class Controller:
         self.view.replace_all(self._platform.observe())
 
     def _receive(self, item: Change | Answer) -> None:
-        if isinstance(item, NodeChanged) and not self.view.is_news(item.node):
-            self._beats[item.node.name] = item.node
-            return
+        if isinstance(item, NodeChanged):
+            name = item.node.name
+            if name not in self._news and not self.view.is_news(item.node):
+                self._beats[name] = item.node
+                return
+            self._news.add(name)
+            self._beats.pop(name, None)
         self._inbox.append(item)
         if not self.woken.is_set():  # a pass clears it before it empties the inbox, so nothing is missed
             self.woken.set()
@@ -150,6 +155,8 @@ class Controller:
                 self._hear(item, now)
             else:
                 self.view.apply(item)
+                if isinstance(item, NodeChanged):
+                    self._news.discard(item.node.name)
 
     def _read_people(self) -> None:
         token = self.records.store.token()
