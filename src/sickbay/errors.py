@@ -7,6 +7,7 @@ SickbayError
  - StoreError
     - StaleWrite    somebody else moved the record, or a newer leader owns it: drop the decision, look again
     - AlreadyExists create-if-absent found one
+    - NotNow        it did not answer or has too much to do; whether a write arrived is not known
  - ApiError         a Kubernetes API server said no (status, reason, its words)
     - Unreachable   it did not answer; whether a write arrived is not known
  - NotLeader        another controller holds the lead
@@ -46,6 +47,10 @@ class AlreadyExists(StoreError):
     pass
 
 
+class NotNow(StoreError):
+    pass
+
+
 TEST_FAILED = ("the server rejected our request due to an error in our request", "testing value", "does not apply")
 
 
@@ -79,6 +84,11 @@ class ApiError(SickbayError):
     def expired(self) -> bool:
         """410: the version to continue from is forgotten; list again."""
         return self.status == 410
+
+    @property
+    def passing(self) -> bool:
+        """It may say something else in a moment: no answer, too many requests, or trouble of its own."""
+        return self.status in (0, 429) or self.status >= 500
 
     @property
     def refused(self) -> bool:

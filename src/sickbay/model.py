@@ -327,7 +327,7 @@ class Case:
     rungs_tried: tuple[Verb, ...] = ()  # in this case, for the story
     visits: int = 0  # times QUEUED was entered
     examine: bool = False  # verify only, no rung, at the next visit of QUEUED
-    unguarded: int = 0
+    unguarded: int = 0  # treatments that were refused at the door or never arrived
     held: bool = False
     cancelled: bool = False
     approved: tuple[Verb, ...] = ()

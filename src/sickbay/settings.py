@@ -169,6 +169,8 @@ class ControllerSettings:
     nodes."""
     heartbeat_s: float = 900.0
     """Seconds without a word from an agent before we say that we cannot see its node: three missed cycles of 300 s."""
+    archive_days: float = 400.0
+    """Days for which ended cases and recoveries are kept. A year and a month, so that a month has its like."""
     listen: str = ""
     """Address of /metrics, /healthz, /readyz and /livez, such as "0.0.0.0:9465". Empty: closed. They ask for no token:
     let only Prometheus and the kubelet reach it."""

@@ -70,6 +70,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "ControllerSettings.period_s": (0.05, 300),
     "ControllerSettings.idle_period_s": (0.05, 3600),
     "ControllerSettings.notice_s": (0, 3600),
+    "ControllerSettings.archive_days": (1, 36_500),
     "ControllerSettings.workers": (1, 1024),
     "ControllerSettings.common_cause_nodes": (2, 1_000_000),
     "SqliteSettings.busy_s": (0, 300),

@@ -24,6 +24,7 @@ from sickbay.model import (
     JobChanged,
     Node,
     NodeChanged,
+    Notice,
     Outcome,
     Retry,
     Verb,
@@ -130,16 +131,37 @@ class Door:
         return [a for a in self.asked if a.verb is verb and (a.call or verb not in SENT_ONCE)]
 
 
+class Pager:
+    """A notifier that can be out of order."""
+
+    name = "pager"
+
+    def __init__(self, *, up: bool = True) -> None:
+        self.up, self.told = up, list[Notice]()
+
+    def send(self, notice: Notice) -> Outcome:
+        if not self.up:
+            return Retry(0.0, "the pager does not answer")
+        self.told.append(notice)
+        return Done()
+
+    def keys(self, level: str) -> list[str]:
+        return [notice.key for notice in self.told if notice.level == level]
+
+
 class Shift:
     """One controller on duty at a door. `passes` lets time go by in steps of its own sleep."""
 
-    def __init__(self, door: Door, store: Store | None = None, clock: HandClock | None = None, **settings: Any) -> None:
+    def __init__(
+        self, door: Door, store: Store | None = None, clock: HandClock | None = None, pager: Pager | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         self.door, self.store, self.clock, self.lead = door, store or MemoryStore(), clock or HandClock(), Lead()
-        self.said: list[str] = []
+        self.said, self.pager = list[str](), pager or Pager()
         policy = settings.pop("policy", a_policy(approval=()))
         self.controller = Controller(
             door, self.store, CATALOG, Settings(cluster="", policy=policy, **settings), self.clock, self.lead,
-            Outbox([LogNotifier(self.said.append)]), InlineCrew(),
+            Outbox([LogNotifier(self.said.append), self.pager]), InlineCrew(),
         )  # fmt: skip
         assert self.controller.start()
 
@@ -159,7 +181,7 @@ class Shift:
     def successor(self) -> Shift:
         """This one dies where it stands; another takes over from the store."""
         self.controller.abandon()
-        return Shift(self.door, self.store, self.clock, policy=self.controller._settings.policy)
+        return Shift(self.door, self.store, self.clock, self.pager, policy=self.controller._settings.policy)
 
 
 def busy(_: Action) -> Outcome:

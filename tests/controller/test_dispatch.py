@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sickbay.controller.crew import InlineCrew, PoolCrew
-from sickbay.controller.dispatch import Answer, Dispatcher, lost_for_good, may_resend, sent
-from sickbay.model import Action, Before, Done, Failed, Lost, Outcome, Place, Retry, Started, Unguarded, Verb
+from sickbay.controller.dispatch import RESEND_S, UNREAD_S, Answer, Dispatcher, may_resend, sent
+from sickbay.model import Action, Before, Done, Failed, Lost, Node, Outcome, Place, Retry, Started, Unguarded, Verb
 from tests.builders import a_gpu, a_node, an_action
 from tests.controller.door import Door, HandClock
 
@@ -118,14 +118,20 @@ def test_looking_is_never_too_late() -> None:
     assert len(desk.door.asked) == 1
 
 
-def test_a_lost_call_is_made_once_more_and_then_counts_as_failed() -> None:
+def test_a_lost_call_is_made_once_more_and_then_no_more() -> None:
     lost = Lost("no such request")
     assert may_resend(an_action(sends=1), lost)
     assert not may_resend(an_action(sends=2), lost)
-    final = lost_for_good(lost)
-    assert isinstance(final, Failed)
-    assert "never arrived" in final.why
-    assert lost_for_good(Done()) == Done()
+    assert not may_resend(an_action(sends=1), Done())
+
+
+def test_a_lost_treatment_waits_before_it_is_sent_again_and_a_job_does_not() -> None:
+    desk = Desk()
+    reboot, restart = an_action(Verb.REBOOT), an_action(Verb.RESTART_JOB, "llama#5", args={"job": "llama"})
+    for action in (reboot, restart):
+        desk.dispatcher.resend_later(action, 100.0)
+    assert desk.dispatcher.due_at(reboot) == 100.0 + RESEND_S
+    assert desk.dispatcher.is_due(restart, 100.0)
 
 
 def test_what_a_cancelled_case_only_watches_is_never_called_again() -> None:
@@ -164,3 +170,15 @@ def test_a_platform_that_raises_is_asked_again_later(caplog: pytest.LogCaptureFi
     crew.close()
     assert isinstance(said[0], Retry)
     assert "a bug in the adapter" in said[0].why
+
+
+def test_an_answer_that_could_not_be_heard_leaves_the_node_free_to_be_asked_again() -> None:
+    desk = Desk()
+
+    def broken(node: str) -> Node | None:
+        raise RuntimeError("a bug in the adapter")
+
+    desk.door.look = broken  # type: ignore[method-assign]
+    desk.performs(an_action(Verb.CORDON), Done())
+    assert desk.answers == []
+    assert desk.dispatcher.due_at(an_action(Verb.CORDON)) == 100.0 + UNREAD_S

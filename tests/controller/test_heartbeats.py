@@ -5,9 +5,9 @@ from __future__ import annotations
 from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.view import View
 from sickbay.core.turn import Now
-from sickbay.model import Notice
+from sickbay.model import NodeDeleted, Notice, Status
 from sickbay.settings import ControllerSettings
-from tests.builders import WALL, a_node
+from tests.builders import WALL, a_finding, a_node
 from tests.controller.door import Door, Shift
 from tests.sim.ward import Ward, names
 
@@ -74,6 +74,22 @@ def test_a_controller_that_was_away_misses_nobody() -> None:
     later = shift.successor()
     later.passes(600.0)
     assert told(later) == []
+
+
+def test_nodes_that_are_deleted_while_silent_make_no_pool_silent() -> None:
+    shift = Shift(fleet(40))
+    gone = [f"n{i}" for i in range(30, 38)]
+    beats(shift, 1_200.0, *gone[:2])
+    for name in gone:  # scaled in, one after the other, each silent before it goes
+        shift.door.shows(name, findings=(a_finding("", status=Status.UNKNOWN, node=name),))
+        shift.passes(1.0)
+        version = shift.door.nodes.pop(name).version
+        shift.door.tell(NodeDeleted(name, version + 1, gone=True))
+        shift.passes(1.0)
+    beats(shift, 1_800.0, "n3")
+    lines = told(shift)
+    assert not any("instruments are silent" in line for line in lines)
+    assert any("The agent of n3 has said nothing" in line for line in lines)
 
 
 def test_a_pool_that_falls_silent_is_one_notice_although_its_agents_are_overdue_one_by_one() -> None:

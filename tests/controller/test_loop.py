@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sickbay.errors import NotLeader
+from sickbay.errors import NotLeader, StoreError
 from sickbay.model import (
     Action,
     Case,
@@ -18,6 +19,7 @@ from sickbay.model import (
     Ledger,
     Lost,
     Node,
+    NodeChanged,
     NodeDeleted,
     Outcome,
     Part,
@@ -120,14 +122,31 @@ def test_a_controller_killed_between_commit_and_call_sends_it_once_when_it_is_kn
     assert archived(after)
 
 
-def test_a_call_lost_twice_is_not_made_a_third_time() -> None:
-    shift = on_duty(policy=a_policy(max_verb="REBOOT"))
+def test_a_call_lost_twice_is_not_made_a_third_time_in_its_step_and_a_person_is_asked_after_three() -> None:
+    shift = on_duty()
     shift.door.says[Verb.REBOOT] = lambda _: Lost("the network ate it")
     struck(shift).passes(HOUR)
-    assert len(shift.door.called(Verb.REBOOT)) == 2
+    calls = Counter(action.key for action in shift.door.called(Verb.REBOOT))
+    assert list(calls.values()) == [2, 2, 2]
+    assert not shift.door.called(Verb.POWER_CYCLE)
     case = shift.case()
     assert case is not None
-    assert case.phase is Phase.ESCALATED
+    assert (case.phase, case.rungs_tried) == (Phase.ESCALATED, ())
+    assert "it never arrived: the network ate it" in case.journal[-1].why
+
+
+def test_a_provider_that_is_not_reached_for_a_minute_makes_no_treatment_stronger() -> None:
+    shift = on_duty()
+
+    def reboot(action: Action) -> Outcome:
+        if shift.clock.mono < 90.0:
+            return Lost("ec2: the name cannot be resolved")
+        return shift.door._does(action)
+
+    shift.door.says[Verb.REBOOT] = reboot
+    struck(shift).passes(HOUR)
+    assert not shift.door.called(Verb.POWER_CYCLE)
+    assert [(c.phase, c.rungs_tried) for c in archived(shift)] == [(Phase.RESOLVED, (Verb.REBOOT,))]
 
 
 def test_the_commit_comes_before_the_call_and_holds_what_was_true_before() -> None:
@@ -233,6 +252,19 @@ def test_a_sign_of_life_makes_no_pass_and_is_heard_by_the_next_one() -> None:
     assert not shift.controller.woken.is_set()
     shift.passes(60.0)
     assert shift.controller.view.nodes["n1"].last_check == 77.0
+
+
+def test_of_two_showings_of_one_version_the_later_one_counts() -> None:
+    shift = on_duty().passes(60.0)
+    well = shift.door.nodes["n1"]
+    shift.door.tell(NodeChanged(replace(well, ready=False)))
+    shift.door.tell(NodeChanged(well))  # as it is known: no news by itself
+    shift.controller.turn()
+    assert shift.controller.view.nodes["n1"].ready
+    shift.door.tell(NodeChanged(replace(well, last_check=77.0)))
+    shift.door.tell(NodeChanged(replace(well, ready=False)))
+    shift.passes(1.0)
+    assert not shift.controller.view.nodes["n1"].ready
 
 
 def test_whatever_a_node_shows_besides_wakes_a_pass_at_once() -> None:
@@ -402,6 +434,29 @@ def test_a_part_that_left_with_its_machine_is_refused_when_it_reappears() -> Non
     case = shift.passes(60.0).case("n2")
     assert case is not None
     assert case.diagnoses[0].fault == "condemned-part"
+
+
+def test_a_part_is_condemned_although_the_store_failed_at_that_moment() -> None:
+    class Fails(MemoryStore):
+        broken = True
+
+        def create(self, value: Any, epoch: int = 0) -> int:
+            if isinstance(value, Part) and self.broken:
+                self.broken = False
+                raise StoreError("no space left")
+            return super().create(value, epoch)
+
+    shift = Shift(Door(a_node(gpus=(a_gpu("S1"),))), Fails())
+    shift.door.shows("n1", findings=(a_finding("smi.remap-failed", part="S1"),))
+    with pytest.raises(StoreError):
+        shift.passes(HOUR)
+    after = shift.successor()
+    after.passes(HOUR)
+    part = shift.store.get(Part, "S1")
+    assert part is not None
+    assert part.value.condemned
+    assert part.value.strikes == 1
+    assert after.controller.view.condemned == {"S1"}
 
 
 def test_a_machine_that_is_gone_ends_its_case_and_frees_its_seat() -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sickbay.controller import app, sites
+from sickbay.controller import app, pruning, sites
 from sickbay.controller.loop import Controller
 from sickbay.controller.postman import Postman
-from sickbay.errors import NotLeader, StoreError, UserError
+from sickbay.errors import ApiError, NotLeader, StoreError, UserError
 from sickbay.log import PlainLines
 from sickbay.model import Done, Notice, Outcome
 from sickbay.platforms.simulated.paced import PacedClock
 from sickbay.settings import Policy, Settings
+from sickbay.stores.memory import MemoryStore
 
 CALM = sites.Trial(nodes=4, scale=0.0, jobs="none")
 
@@ -67,6 +68,173 @@ def test_a_pass_that_breaks_is_begun_again_from_the_store(
     monkeypatch.setattr(app, "MISHAP_S", 0.01)
     app.run(settings(tmp_path), stop, CALM)
     assert turns == [1, 2]  # a new life, a new epoch
+
+
+# --- beside other repairers -------------------------------------------------------------------------------------------
+
+UNSEEN = ApiError(503, "ServiceUnavailable", "the API server is starting")
+THEIRS = sites.Rivalry(frozenset({"p"}))
+
+
+class Stage:
+    """A process whose surroundings, lead and passes are scripted; `may` says what each pass may do in pool p."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *rivals: sites.Rivalry | Exception, passes: int) -> None:
+        self.stop, self.may, self.acquired = threading.Event(), list[str](), 0
+        self.rivals, self._passes = list(rivals), passes
+        self.leads_at = 1  # the try that gets the lead
+        patch.setattr(app, "open_site", lambda *given: replace(sites.open_site(*given), rivals=self.look))
+        patch.setattr(app, "open_leader", lambda _: self)
+        patch.setattr(Controller, "turn", lambda controller: self.turn(controller))
+        for name in ("MISHAP_S", "STANDBY_S", "HEARING_S"):
+            patch.setattr(app, name, 0.01)
+
+    def look(self) -> sites.Rivalry:
+        seen = self.rivals.pop(0) if len(self.rivals) > 1 else self.rivals[0]
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    def turn(self, controller: Controller) -> float:
+        self.may.append(controller._settings.policy_for("p").max_verb)
+        if len(self.may) == self._passes:
+            self.stop.set()
+        raise NotLeader("taken away")
+
+    def acquire(self) -> bool:
+        self.acquired += 1
+        return self.acquired >= self.leads_at
+
+    def release(self) -> None:
+        return None
+
+    def holder(self) -> str:
+        return "somebody else"
+
+
+MINE = "REPLACE"
+
+
+def run(stage: Stage, folder: Path) -> None:
+    app.run(replace(settings(folder), policy=Policy(max_verb=MINE)), stage.stop, CALM)
+
+
+def test_a_rival_that_was_seen_is_respected_while_it_cannot_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(monkeypatch, THEIRS, UNSEEN, passes=3)
+    run(stage, tmp_path)
+    assert stage.may == ["OBSERVE"] * 3
+
+
+def test_nobody_leads_before_it_was_seen_once_who_else_repairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, UNSEEN, UNSEEN, THEIRS, passes=1)
+    run(stage, tmp_path)
+    assert stage.may == ["OBSERVE"]
+    assert stage.rivals == [THEIRS]
+
+
+def test_a_rival_that_came_while_we_stood_by_is_respected_from_the_first_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(monkeypatch, sites.Rivalry(), passes=1)
+    stage.leads_at = 3
+    look = stage.look
+
+    def later() -> sites.Rivalry:
+        return THEIRS if stage.acquired >= stage.leads_at else look()
+
+    stage.look = later  # type: ignore[method-assign]
+    run(stage, tmp_path)
+    assert stage.may == ["OBSERVE"]
+
+
+def test_where_nobody_else_repairs_we_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, sites.Rivalry(), passes=1)
+    run(stage, tmp_path)
+    assert stage.may == [MINE]
+
+
+# --- while it sleeps --------------------------------------------------------------------------------------------------
+
+
+def asleep(stage: Stage, patch: pytest.MonkeyPatch, folder: Path) -> list[int]:
+    """Run passes that ask for an hour of sleep, until the stage says stop; the number of passes that began."""
+    turns: list[int] = []
+
+    def turn(controller: Controller) -> float:
+        if not stage.acquire():
+            stage.stop.set()
+            raise NotLeader("taken away")
+        turns.append(1)
+        return 3_600.0
+
+    patch.setattr(Controller, "turn", turn)
+    run(stage, folder)
+    return turns
+
+
+def test_a_lead_is_attended_while_the_loop_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, sites.Rivalry(), passes=1)
+    acquire = stage.acquire
+
+    def attended() -> bool:
+        if stage.acquired > 10:
+            stage.stop.set()
+        return acquire()
+
+    stage.acquire = attended  # type: ignore[method-assign]
+    assert len(asleep(stage, monkeypatch, tmp_path)) == 1
+
+
+def test_a_lead_that_is_lost_ends_the_sleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, sites.Rivalry(), passes=1)
+    acquire = stage.acquire
+    stage.acquire = lambda: acquire() and stage.acquired < 6  # type: ignore[method-assign]
+    assert len(asleep(stage, monkeypatch, tmp_path)) == 1
+
+
+def test_an_archive_that_takes_long_to_look_through_holds_up_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, begun, let_go, turns = threading.Event(), threading.Event(), threading.Event(), list[int]()
+
+    def prune(store: MemoryStore, older_than: float) -> int:
+        begun.set()
+        let_go.wait(20)
+        return 0
+
+    def turn(controller: Controller) -> float:
+        turns.append(1)
+        if len(turns) > 1 and begun.wait(20):  # a whole pass before the first look, and another one beside it
+            stop.set()
+        return 0.01
+
+    monkeypatch.setattr(MemoryStore, "prune", prune)
+    monkeypatch.setattr(Controller, "turn", turn)
+    monkeypatch.setattr(pruning, "FIRST_S", 0.0)
+    app.run(settings(tmp_path), stop, CALM)
+    assert not let_go.is_set()
+    let_go.set()
+
+
+def test_old_cases_are_removed_by_the_age_that_is_set_and_a_store_that_fails_ends_no_lead() -> None:
+    asked, tried = list[float](), threading.Event()
+
+    class Store(MemoryStore):
+        def prune(self, older_than: float) -> int:
+            asked.append(older_than)
+            tried.set()
+            raise StoreError("not now")
+
+    daily = pruning.Pruning(Store(), lambda: 100 * 86_400.0, 30.0)
+    daily.look()
+    assert not asked, "not before its first passes are over"
+    daily._due = 0.0
+    daily.look()
+    assert tried.wait(20)
+    daily.look()
+    assert asked == [70 * 86_400.0]
 
 
 def test_a_stop_is_heard_while_it_sleeps(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def test_a_reset_for_two_sick_gpus_is_for_all_of_them() -> None:
     assert bed.case.pending.place == Place("n1")
 
 
-@pytest.mark.parametrize("outcome", [Failed("GPU is in use"), Lost("sent twice"), None])
-def test_a_treatment_that_fails_is_lost_or_takes_too_long_leads_to_the_next_rung(outcome: Outcome | None) -> None:
+@pytest.mark.parametrize("outcome", [Failed("GPU is in use"), None])
+def test_a_treatment_that_fails_or_takes_too_long_leads_to_the_next_rung(outcome: Outcome | None) -> None:
     bed = treated()
     bed.answers(outcome) if outcome else bed.waits(1_800.0)
     assert bed.phase is Phase.QUEUED
@@ -124,10 +124,18 @@ def test_a_treatment_refused_at_the_door_closes_and_empties_the_node_again_and_i
     assert bed.case.rungs_tried == (Verb.REBOOT,)
 
 
-def test_the_third_refusal_at_the_door_goes_to_a_person() -> None:
+def test_a_treatment_that_never_arrived_was_not_tried_and_nothing_stronger_follows() -> None:
+    bed = treated().answers(Lost("the provider could not be reached"))
+    assert bed.why == "it never arrived: the provider could not be reached"
+    assert bed.case.rungs_tried == ()
+    assert bed.until(Phase.REPAIRING).asks is Verb.REBOOT
+
+
+@pytest.mark.parametrize("outcome", [Unguarded("somebody keeps uncordoning it"), Lost("twice")])
+def test_the_third_treatment_that_was_not_made_goes_to_a_person(outcome: Outcome) -> None:
     bed = treated()
     for phase in (Phase.CORDONING, Phase.CORDONING, Phase.ESCALATED):
-        bed.until(Phase.REPAIRING).answers(Unguarded("somebody keeps uncordoning it"))
+        bed.until(Phase.REPAIRING).answers(outcome)
         assert bed.phase is phase
     assert bed.case.rungs_tried == ()
 

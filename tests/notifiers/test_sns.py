@@ -7,8 +7,8 @@ import secrets
 import pytest
 
 from sickbay.errors import UserError
-from sickbay.model import Done, Failed, Notice
-from sickbay.notifiers.sns import SnsNotifier, subject
+from sickbay.model import Done, Failed, Notice, Retry
+from sickbay.notifiers.sns import SnsNotifier, _refusal, subject
 from tests.moto import Front
 
 from .far_ends import Topic
@@ -37,10 +37,21 @@ def test_a_fifo_topic_delivers_the_same_notice_once(amazon: Front) -> None:
     assert len({call["MessageDeduplicationId"] for call in published}) == 1
 
 
-def test_a_topic_that_is_not_there_is_a_refusal_in_words(topic: Topic) -> None:
+def test_a_topic_that_is_not_there_is_tried_again_and_said_in_words(topic: Topic) -> None:
     said = SnsNotifier(topic.arn + "-gone", "prod", client=topic.client).send(NOTICE)
-    assert isinstance(said, Failed)
+    assert isinstance(said, Retry)
     assert "NotFound" in said.why
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [(403, "AuthorizationError", Retry), (400, "KMSAccessDenied", Retry), (400, "Throttling", Retry),
+     (400, "InvalidParameter", Failed)],
+)  # fmt: skip
+def test_only_words_that_cannot_be_taken_are_a_refusal(status: int, code: str, kind: type) -> None:
+    error = RuntimeError("as botocore says it")
+    error.response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}  # type: ignore[attr-defined]
+    assert isinstance(_refusal(error), kind)
 
 
 @pytest.mark.parametrize("title", ["x" * 500, "two\nlines\tand  spaces", "Grüße – 错误", ""])

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from sickbay.controller.outbox import Outbox
 from sickbay.errors import UserError
 from sickbay.model import Done, Failed, Notice, Retry
 from sickbay.notifiers import webhook
+from sickbay.notifiers.log import LogNotifier
 from sickbay.notifiers.webhook import WebhookNotifier
 
 from .far_ends import Receiver
@@ -83,9 +85,10 @@ def test_a_secret_that_could_be_guessed_is_refused_at_the_start(tmp_path: Path, 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(429, Retry), (500, Retry), (503, Retry), (408, Retry), (400, Failed), (404, Failed), (302, Failed)],
-)
-def test_what_may_pass_later_is_tried_again_and_what_will_not_is_not(
+    [*((status, Retry) for status in (302, 401, 403, 404, 408, 410, 429, 500, 503)),
+     *((status, Failed) for status in (400, 413, 422))],
+)  # fmt: skip
+def test_what_is_about_the_way_there_is_tried_again_and_what_is_about_the_notice_is_not(
     receiver: Receiver, status: int, kind: type
 ) -> None:
     receiver.status = status
@@ -100,9 +103,22 @@ def test_the_wait_that_a_receiver_asks_for_is_kept(receiver: Receiver) -> None:
 def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
     receiver.status, receiver.headers = 307, {"Location": receiver.url}
     said = WebhookNotifier(receiver.url, "c").send(NOTICE)
-    assert isinstance(said, Failed)
+    assert isinstance(said, Retry)
     assert "redirects are not followed" in said.why
     assert receiver.posted == []
+
+
+def test_a_receiver_that_is_not_there_for_five_minutes_gets_the_page_although_others_have_it(
+    receiver: Receiver,
+) -> None:
+    log = LogNotifier(lambda _: None)
+    outbox, delivered = Outbox([log, WebhookNotifier(receiver.url, "c")]), list[str]()
+    outbox.put((NOTICE,))
+    for now in range(0, 900, 5):
+        receiver.status = 404 if now < 300 else 200
+        delivered += outbox.pump(float(now))
+    assert delivered == [NOTICE.key]
+    assert len(receiver.posted) == 1
 
 
 def test_a_receiver_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,12 +29,13 @@ def sick_ward(kind: str = "gpu_lost_79", cure: str = "reboot", **how: Any) -> Wa
 
 
 def test_lesson_14_a_second_send_is_recorded_before_it_is_made_and_there_is_no_third() -> None:
-    """Every request is lost and the process dies after each: what is on record is all that the next one knows."""
+    """Requests are lost and the process dies after each: what is on record is all that the next one knows. What was
+    lost for good was not tried: the same is asked for in a new step."""
     ward = sick_ward()
     recorded: list[int] = []
 
     def lose(action: Any, go: Any) -> Any:
-        if not action.call:
+        if not action.call or len(recorded) == 4:
             return go(action)
         case = ward.case(SICK)
         assert case is not None
@@ -45,8 +46,8 @@ def test_lesson_14_a_second_send_is_recorded_before_it_is_made_and_there_is_no_t
 
     ward.door.on[Verb.REBOOT] = lose
     ward.until(lambda: ward.treatments(SICK), 7200.0)
-    assert recorded == [1, 2]
-    assert ward.treatments(SICK) == ["POWER_CYCLE"]
+    assert recorded == [1, 2, 1, 2]
+    assert ward.treatments(SICK) == ["REBOOT"]
     ward.until_ended(SICK)
     ward.ends_well()
 

@@ -19,6 +19,7 @@ from sickbay.controller.crew import PoolCrew
 from sickbay.controller.loop import Controller
 from sickbay.controller.metered import MeteredNotifier, MeteredPlatform, MeteredStore
 from sickbay.controller.postman import Postman
+from sickbay.controller.pruning import Pruning
 from sickbay.controller.sites import (
     RealClock,
     Rivalry,
@@ -30,7 +31,7 @@ from sickbay.controller.sites import (
     open_store,
 )
 from sickbay.controller.vitals import Vitals
-from sickbay.errors import NotLeader, StoreError, UserError
+from sickbay.errors import ApiError, NotLeader, StoreError, UserError
 from sickbay.log import set_up_log
 from sickbay.model import Finding, Report
 from sickbay.ports import Store
@@ -41,8 +42,6 @@ log = logging.getLogger(__name__)
 STANDBY_S = 1.0  # between two tries to take the lead: takeover within seconds
 HEARING_S = 1.0  # a person's command or a signal is noticed at least this often, whatever the loop sleeps for
 RESYNC_S = 600.0  # everything is read again: a watch may have missed something
-PRUNE_S = 86_400.0
-ARCHIVE_S = 400 * 86_400.0  # how long ended cases are kept
 MISHAP_S = 5.0  # after a pass that broke, before the next try
 
 
@@ -155,7 +154,7 @@ class _Process:
         self._catalog = load().with_overrides(settings.severity_overrides)
         self._leader = open_leader(settings)
         self._notifiers = [MeteredNotifier(notifier, accounts) for notifier in open_notifiers(settings, site)]
-        self._rivals = Rivalry()
+        self._rivals: Rivalry | None = None  # as last seen
         self._standing_by = False
         self.leads = False  # read by the ingest's thread: a standby takes no reports
         self.controller: Controller | None = None  # while it leads; read by a scrape
@@ -171,6 +170,10 @@ class _Process:
                 log.error("the store failed, trying again in %.0f s: %s", MISHAP_S, broken)
                 self._note("store", broken)
                 self._stop.wait(MISHAP_S)
+            except ApiError as silent:
+                log.error("the cluster could not be asked, trying again in %.0f s: %s", MISHAP_S, silent)
+                self._note("cluster", silent)
+                self._stop.wait(MISHAP_S)
             except Exception as bug:  # the next pass starts from the records, as after a crash; dying would heal nobody
                 log.exception("a pass broke, starting again from the store in %.0f s", MISHAP_S)
                 self._note("pass", bug)
@@ -181,23 +184,40 @@ class _Process:
         self.vitals.failed(f"{type(why).__name__}: {why}", MISHAP_S)
 
     def _lead(self) -> None:
-        """One life as leader, or one look whether there is a lead to take."""
+        """One life as leader. Who else repairs here is asked once the lead is ours: a standby may have waited days."""
+        if not self._wait_for_the_lead():
+            return
+        try:
+            self._preside(self._look_around())
+        finally:
+            self._leader.release()
+
+    def _look_around(self) -> Rivalry:
+        """Where it cannot be seen, what was seen last counts. ApiError if nothing ever was: we do not lead blind."""
+        try:
+            self._rivals = self._site.rivals()
+        except ApiError as unseen:
+            if self._rivals is None:
+                raise
+            log.warning("whether other repairers are at work could not be seen; as before: %s", unseen)
+        return self._rivals
+
+    def _preside(self, rivals: Rivalry) -> None:
         crew = PoolCrew(self._settings.controller.workers)
         woken = threading.Event()
         post = Postman(self._notifiers, self._site.clock, woken.set, self._settings.controller.notice_s)
-        self._rivals = self._site.rivals()
-        settings = beside(self._settings, self._rivals.pools)
+        settings = beside(self._settings, rivals.pools)
         controller = Controller(
             self._site.platform, self._store, self._catalog, settings, self._site.clock, self._leader, post, crew
         )
         controller.woken = woken
         try:
-            if not self._wait_for_the_lead(controller):
+            if not controller.start():
                 return
             self.leads, self.controller = True, controller
             self.accounts.begin_lead()
-            post.put(self._rivals.notices)
-            self._passes(controller)
+            post.put(rivals.notices)
+            self._passes(controller, rivals)
         except BaseException:
             controller.abandon()
             raise
@@ -207,10 +227,10 @@ class _Process:
             self._leader.release()
             post.close()
 
-    def _wait_for_the_lead(self, controller: Controller) -> bool:
+    def _wait_for_the_lead(self) -> bool:
         while not self._stop.is_set():
             self.vitals.begins()
-            if controller.start():
+            if self._leader.acquire():
                 return True
             self.vitals.stood_by()
             if not self._standing_by:
@@ -219,20 +239,20 @@ class _Process:
             self._stop.wait(STANDBY_S)
         return False
 
-    def _passes(self, controller: Controller) -> None:
+    def _passes(self, controller: Controller, rivals: Rivalry) -> None:
         self._standing_by = False
-        resync_at, prune_at = time.monotonic() + RESYNC_S, time.monotonic()
+        pruning = Pruning(self._store, self._site.clock.now, self._settings.controller.archive_days)
+        resync_at = time.monotonic() + RESYNC_S
         while not self._stop.is_set():
             if time.monotonic() >= resync_at:
-                if (found := self._site.rivals()).pools != self._rivals.pools:
+                if (found := self._look_around()).pools != rivals.pools:
                     log.warning("other repairers are at work in other pools than before: %s", ", ".join(found.pools))
                     return  # and lead anew, with hands off there
                 controller.resync()
                 resync_at = time.monotonic() + RESYNC_S
-            if time.monotonic() >= prune_at:
-                self._store.prune(self._site.clock.now() - ARCHIVE_S)
-                prune_at = time.monotonic() + PRUNE_S
-            self._sleep(controller, self._pass(controller))
+            seconds = self._pass(controller)
+            pruning.look()
+            self._sleep(controller, seconds)
 
     def _pass(self, controller: Controller) -> float:
         """One pass, timed; returns how many seconds to sleep at most."""
@@ -244,8 +264,11 @@ class _Process:
         return seconds
 
     def _sleep(self, controller: Controller, seconds: float) -> None:
-        """Until something happened, somebody wrote to the store, or the time is up."""
+        """Until something happened, somebody wrote to the store, the lead was lost, or the time is up. The lead is
+        attended all the while: one that nobody asks for is given up, and a sleep may be longer than that takes."""
         token, until = self._store.token(), time.monotonic() + seconds
         while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
             if controller.woken.wait(min(left, HEARING_S)) or self._store.token() != token:
                 return
+            if not self._leader.acquire():
+                return  # the next pass says so before it writes or asks anything

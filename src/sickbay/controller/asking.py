@@ -6,6 +6,7 @@ The loop talks to a desk through this alone; controller/desk.py (nodes) and cont
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import ClassVar
 
 from sickbay.controller.dispatch import Dispatcher
@@ -67,9 +68,18 @@ class Asking(ABC):
         return [t for t in times if t is not None]
 
     def unsay(self, owners: set[str]) -> None:
-        """What was decided for these was dropped, and with it what it had to say."""
+        """What was decided for these was dropped, and with it what it had to say; what was read again counts."""
         for key in [key for key, letter in self._unsaid.items() if letter[1] in owners]:
             del self._unsaid[key]  # in place: the monitor writes into the same book
+        for owner in sorted(owners):
+            self._say(owner)
+
+    @abstractmethod
+    def _say(self, owner: str) -> None:
+        """Hand in what this owner's records still carry: one who decides nothing about them would never tell it."""
+
+    def _owe(self, kind: str, owner: str, notices: Iterable[Notice]) -> None:
+        self._unsaid.update({notice.key: (kind, owner, notice) for notice in notices})
 
     def letters(self) -> list[tuple[str, str, str, Notice]]:
         letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]

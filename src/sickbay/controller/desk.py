@@ -13,6 +13,7 @@ from functools import partial
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
+from sickbay.controller.dispatch import UNREAD_S
 from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
@@ -22,6 +23,7 @@ from sickbay.core import admit as admission
 from sickbay.core import keeping, machine, plan, sight, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
+from sickbay.errors import SickbayError
 from sickbay.model import (
     Action,
     Case,
@@ -57,7 +59,6 @@ class Desk(Asking):
         super().__init__()
         self._look = look
         self._view, self._records, self._catalog, self._settings, self._verbs = view, records, catalog, settings, verbs
-        self.ledger: Ledger = records.ledger
         self._commands: dict[str, list[Command]] = defaultdict(list)
         self._monitor_findings: dict[str, list[Finding]] = defaultdict(list)
         self._wants: dict[str, None] = {}
@@ -66,6 +67,17 @@ class Desk(Asking):
         self._escalated = 0
         self._seats_stale = True
         self._told_keys: set[str] = set()
+        self._unread: SickbayError | None = None  # why a node could not be read in this pass
+
+    def begin(self) -> None:
+        """What the last leader wrote down and did not deliver: a case at rest would never say it by itself."""
+        for name in dict.fromkeys((*self._view.cases, *self._view.records)):
+            self._say(name)
+        self._owe("ledger", "", self._ledger.notices)
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._records.ledger
 
     # -- hearing
 
@@ -87,8 +99,6 @@ class Desk(Asking):
     # -- deciding
 
     def decide_touched(self, now: Now) -> None:
-        if self.ledger.epoch != self._records.ledger.epoch:
-            self.ledger = self._records.ledger
         for _ in range(ROUNDS_MAX):
             if not self._view.touched_nodes:
                 break
@@ -139,13 +149,14 @@ class Desk(Asking):
 
     def _commit(self, name: str, s: NodeSlice, d: Decision, ctx: Context) -> Case | None:
         """Written at the end of the pass. An open case carries the record; one that ends gives it back."""
+        d = _handed_on(d) if d.ended else d
         self._monitor.note(s, d, ctx.now)
         if d.case is None:
             if d.consumed:
                 self._records.consume(d.consumed)
         elif d.case != s.case:
-            after = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
-            self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), after=after)
+            parts = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
+            self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), first=parts)
             self._after_move(s.case, d)
         if d.ended or keeping.is_worth_a_write(s.record, d.record, name in self._view.records):
             self._records.put_record(d.record, patience=keeping.patience(s, d))
@@ -161,13 +172,13 @@ class Desk(Asking):
             self._escalated += case.phase is Phase.ESCALATED and not case.factor
             for job in {j for n in (self._view.nodes.get(case.node),) if n for j in n.jobs}:
                 self._view.touch_job(job)
-        for notice in case.notices:
-            self._unsaid[notice.key] = ("archived" if d.ended else "node", case.node, notice)
+        self._owe("node", case.node, case.notices)
         if d.ended:
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
     def _close_parts(self, case: Case, condemned: dict[str, str]) -> None:
+        """Before the case is archived: whoever comes after a crash in between ends it again, and says it again."""
         for part in sorted({d.part for d in case.diagnoses if d.part}):
             self._records.put_part(part, case.node, case.id, condemned.get(part, ""))
         if condemned:
@@ -175,8 +186,7 @@ class Desk(Asking):
 
     def _settle(self, name: str, case: Case | None, record: NodeRecord, ctx: Context) -> None:
         """Indexes and the next turn of this node."""
-        for notice in record.notices:
-            self._unsaid[notice.key] = ("record", name, notice)
+        self._owe("record", name, record.notices)
         wants = case is not None and case.phase in (Phase.WAITING, Phase.QUEUED) and not case.factor
         (self._wants.__setitem__(name, None) if wants else self._wants.pop(name, None))
         asks = case is not None and case.pending is not None
@@ -198,13 +208,12 @@ class Desk(Asking):
         """Seats first, in the Ledger; then the cases that got one move."""
         self._sweep()
         requests, refused = self._requests(now)
-        admitted = admission.admit(requests, self.ledger, self._view.counts(), self._settings.policy_for, now.watch)
+        admitted = admission.admit(requests, self._ledger, self._view.counts(), self._settings.policy_for, now.watch)
         ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
         ledger = self._tell_full(ledger, dict(admitted.refused), now)
         self._escalated = 0
-        if ledger is not self.ledger:
+        if ledger is not self._ledger:
             self._records.put_ledger(ledger)
-        self.ledger = self._records.ledger
         for case_id in sorted(admitted.granted):
             self._decide(case_id.rpartition(".")[0], now, granted=True)
         for case_id, refusal in {**admitted.refused, **refused}.items():
@@ -214,11 +223,10 @@ class Desk(Asking):
         """A seat given back may stay on record for a while: the next leader sweeps by the same cases."""
         if self._seats_stale:
             self._seats_stale = False
-            swept = admission.sweep(self.ledger, {c.id: c for c in self._view.open_cases()})
-            if swept is not self.ledger:
+            swept = admission.sweep(self._ledger, {c.id: c for c in self._view.open_cases()})
+            if swept is not self._ledger:
                 self._records.put_ledger(swept, patience=keeping.LATER_S)
                 self._look_again()
-            self.ledger = self._records.ledger
 
     def _look_again(self) -> None:
         """A seat came free: refusals are looked at again at once."""
@@ -228,7 +236,7 @@ class Desk(Asking):
                 self._view.cases[name] = replace(stored, value=replace(stored.value, retry_at=None))
 
     def _requests(self, now: Now) -> tuple[list[admission.Request], dict[str, admission.Refusal]]:
-        requests, refused = [], {}
+        requests, refused, self._unread = [], {}, None
         for name in self._wants:
             case = self._view.cases[name].value
             if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
@@ -243,7 +251,11 @@ class Desk(Asking):
             if verb is Verb.CORDON and Verb.CORDON not in allowed:
                 refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
             elif verb is not None:
-                requests.append(self._request(case, verb, policy, now))
+                try:
+                    requests.append(self._request(case, verb, policy, now))
+                except SickbayError as error:
+                    why = f"{name} cannot be read just now: {error}"
+                    refused[case.id] = admission.Refusal(why, now.watch + UNREAD_S)
         return requests, refused
 
     def _has_settled(self, case: Case, policy: Policy, now: Now) -> bool:
@@ -258,11 +270,18 @@ class Desk(Asking):
         )  # fmt: skip
 
     def _fresh(self, name: str) -> Node | None:
-        """What is down needs no free seat, but only on a fresh read: a late view must not give a place away."""
+        """What is down needs no free seat, but only on a fresh read: a late view must not give a place away. Where one
+        read of a pass failed, no other is tried: a hundred that wait in vain would take a hundred times as long."""
         node = self._view.nodes.get(name)
         if node is None or (node.ready and not node.others and not node.gate):
             return node
-        seen = self._look(name)
+        if self._unread is not None:
+            raise self._unread
+        try:
+            seen = self._look(name)
+        except SickbayError as error:
+            self._unread = error
+            raise
         if seen is not None:
             self._view.put_node(seen)
         return seen or node
@@ -279,9 +298,8 @@ class Desk(Asking):
                 fresh.append(Notice(key, "warning", title, body, "", now.wall))
         if not fresh:
             return ledger
-        for notice in fresh:
-            self._unsaid[notice.key] = ("ledger", "", notice)
-        return replace(ledger, notices=(*ledger.notices, *fresh)[-16:])
+        self._owe("ledger", "", fresh)
+        return replace(ledger, notices=keeping.owed(ledger.notices, fresh))
 
     # -- people
 
@@ -341,6 +359,11 @@ class Desk(Asking):
     def _may_ask(self, owner: str) -> bool:
         return not machine.is_frozen(self._view.cases[owner].value)
 
+    def _say(self, owner: str) -> None:
+        case, record = self._view.cases.get(owner), self._view.records.get(owner)
+        self._owe("node", owner, case.value.notices if case else ())
+        self._owe("record", owner, record.value.notices if record else ())
+
     def told(self, kind: str, owner: str, keys: set[str]) -> None:
         if kind == "node" and owner in self._view.cases:
             case = self._view.cases[owner].value
@@ -350,7 +373,8 @@ class Desk(Asking):
             record = self._view.records[owner].value
             self._records.put_record(replace(record, notices=_without(record.notices, keys)), patience=keeping.LATER_S)
         elif kind == "ledger":
-            self.ledger = replace(self.ledger, notices=_without(self.ledger.notices, keys))
+            left = _without(self._ledger.notices, keys)
+            self._records.put_ledger(replace(self._ledger, notices=left), patience=keeping.LATER_S)
 
 
 def _log_moves(before: Case | None, case: Case) -> None:
@@ -359,6 +383,13 @@ def _log_moves(before: Case | None, case: Case) -> None:
         known = before.step if before else -1
         for e in (e for e in case.journal if e.step > known):
             log.info("case=%s phase=%s event=%s by=%s why=%r", case.id, e.phase, e.event, e.by, e.why)
+
+
+def _handed_on(d: Decision) -> Decision:
+    """A case that ends leaves what is not delivered yet to its node's record: nobody looks into the archive for it."""
+    assert d.case is not None
+    record = replace(d.record, notices=keeping.owed(d.record.notices, d.case.notices))
+    return replace(d, case=replace(d.case, notices=()), record=record)
 
 
 def _without(notices: tuple[Notice, ...], keys: set[str]) -> tuple[Notice, ...]:

@@ -13,13 +13,28 @@ from dataclasses import dataclass, replace
 
 from sickbay.controller.crew import Crew
 from sickbay.errors import SickbayError
-from sickbay.model import SENT_ONCE, Action, Before, Done, Failed, Lost, Node, Outcome, Retry, Started, Unguarded, Verb
+from sickbay.model import (
+    SENT_ONCE,
+    TREATMENTS,
+    Action,
+    Before,
+    Done,
+    Lost,
+    Node,
+    Outcome,
+    Retry,
+    Started,
+    Unguarded,
+    Verb,
+)
 from sickbay.ports import Clock, Platform
 
 log = logging.getLogger(__name__)
 
 CALL_WITHIN_S = 5.0  # a call is made within seconds of its commit or not at all
 SENDS_MAX = 2
+UNREAD_S = 5.0  # watch time until a node that could not be read is looked at again
+RESEND_S = 30.0  # watch time from a treatment that is known lost to its second call: a short outage is over by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +68,25 @@ class Dispatcher:
             return None
         return max(action.ask_at, self._ask_at.get(action.key, 0.0))
 
+    def look_later(self, action: Action, watch: float) -> None:
+        """Its node could not be read. It is not asked for in a circle until that can be done."""
+        self._ask_at[action.key] = watch + UNREAD_S
+
+    def resend_later(self, action: Action, watch: float) -> None:
+        """What ate the first call may eat the second. A job's restart is made in steps and goes on at once."""
+        if action.verb in TREATMENTS:
+            self._ask_at[action.key] = watch + RESEND_S
+
     def forget(self, key: str) -> None:
         self._ask_at.pop(key, None)
 
     def before(self, action: Action) -> Before | None:
         """What is true of the node right now; None if it cannot be read."""
-        node = self._platform.look(action.place.node) if action.place.node else None
+        try:
+            node = self._platform.look(action.place.node) if action.place.node else None
+        except SickbayError as error:
+            log.warning("node=%s could not be read before %s: %s", action.place.node, action.verb, error)
+            return None
         if node is None:
             return Before() if action.verb is Verb.RESTART_JOB else None
         return Before(node.boot_id, node.instance, node.uid, tuple(g.uuid for g in node.gpus))
@@ -77,13 +105,18 @@ class Dispatcher:
 
     def _answer(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
         log.debug("key=%s verb=%s outcome=%r", action.key, action.verb, outcome)
-        if isinstance(outcome, Started | Retry):
-            self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
-            self._deliver(Answer(owner, kind, action.key, outcome))
-        else:
-            self._tell(action, owner, kind, outcome, watch)
-        self._flying.discard(lane(action))  # only now: until it is heard, nobody may ask the same again
-        self._wake()  # the pass that asked went to sleep without knowing when to ask again
+        try:
+            if isinstance(outcome, Started | Retry):
+                self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
+                self._deliver(Answer(owner, kind, action.key, outcome))
+            else:
+                self._tell(action, owner, kind, outcome, watch)
+        except Exception:  # a bug in a platform: a node whose lane stayed taken would never be asked again
+            log.exception("key=%s the answer to %s was not heard, it is asked for again", action.key, action.verb)
+            self._ask_at[action.key] = watch + UNREAD_S
+        finally:
+            self._flying.discard(lane(action))  # only now: until it is heard, nobody may ask the same again
+            self._wake()  # the pass that asked went to sleep without knowing when to ask again
 
     def _tell(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
         """With a fresh look at the node where the answer depends on it; without one it is asked again."""
@@ -111,7 +144,3 @@ def may_resend(action: Action, outcome: Outcome) -> bool:
 def sent(action: Action, before: Before, wall: float) -> Action:
     """The action as it is committed before the call."""
     return replace(action, before=before, sends=action.sends + 1, sent_at=wall, call=True)
-
-
-def lost_for_good(outcome: Outcome) -> Outcome:
-    return Failed(f"it never arrived: {outcome.why}") if isinstance(outcome, Lost) else outcome

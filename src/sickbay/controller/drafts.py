@@ -11,14 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from time import sleep
+from typing import TypeVar
 
 from sickbay.core.keeping import NOW
-from sickbay.errors import AlreadyExists, StaleWrite
+from sickbay.errors import AlreadyExists, NotNow, StaleWrite
 from sickbay.model import Case, Ledger, NodeRecord, Recovery
 from sickbay.ports import Store
 
 Written = Ledger | NodeRecord | Case | Recovery
 WAVES = 3
+PAUSES_S = (0.2, 1.0)  # a store that cannot do it now is asked again: one hiccup must not cost the lead
+
+T = TypeVar("T")
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask; while the store cannot do it now, ask again a moment later. Only for what may be asked twice."""
+    for pause in PAUSES_S:
+        try:
+            return ask()
+        except NotNow:
+            sleep(pause)
+    return ask()
 
 
 @dataclass(slots=True)
@@ -29,7 +44,7 @@ class Draft:
     consumes: tuple[str, ...] = ()
     patience: float = NOW  # watch time for which it may wait for the next write of its record
     since: float | None = None  # watch time of the first flush that let it wait
-    after: list[Callable[[], None]] = field(default_factory=list)  # once it is written
+    first: list[Callable[[], None]] = field(default_factory=list)  # written before it: what it alone knows until then
 
     def is_due(self, watch: float) -> bool:
         if self.since is None:
@@ -44,6 +59,13 @@ class Draft:
         return self.value.job if isinstance(self.value, Recovery) else self.value.node
 
     @property
+    def key(self) -> str:
+        """By which the store knows it."""
+        if isinstance(self.value, Ledger):
+            return "ledger"
+        return self.value.id if isinstance(self.value, Case) else self.owner
+
+    @property
     def wave(self) -> int:
         if isinstance(self.value, Ledger | NodeRecord):
             return 0
@@ -51,15 +73,14 @@ class Draft:
 
     def write(self, store: Store, epoch: int) -> int:
         """The new version; 0 once it is in the archive."""
-        version = self.version
-        if version is None:
-            version = store.create(self.value, epoch)
+        if self.version is None:
+            self.version = store.create(self.value, epoch)
             if not self.ended and not self.consumes:
-                return version
+                return self.version
         if self.ended and isinstance(self.value, Case | Recovery):
-            store.archive(self.value, version, epoch, self.consumes)
+            store.archive(self.value, self.version, epoch, self.consumes)
             return 0
-        return store.commit(self.value, version, epoch, self.consumes)
+        return store.commit(self.value, self.version, epoch, self.consumes)
 
 
 class Writers:
@@ -78,10 +99,25 @@ class Writers:
         return list(self._pool.map(lambda draft: self._one(draft, epoch), drafts))
 
     def _one(self, draft: Draft, epoch: int) -> int | None:
-        try:
-            return draft.write(self._store, epoch)
-        except (StaleWrite, AlreadyExists):
+        tries = 0
+
+        def write() -> int | None:
+            nonlocal tries
+            tries += 1
+            try:
+                return draft.write(self._store, epoch)
+            except (StaleWrite, AlreadyExists):
+                return self._ours(draft, epoch) if tries > 1 else None
+
+        return patiently(write)
+
+    def _ours(self, draft: Draft, epoch: int) -> int | None:
+        """Was it our own earlier try that moved the record, and only its answer that got lost? If in doubt it was not:
+        then the record is read and decided again, which does no harm."""
+        if draft.ended or (draft.version is None and draft.consumes):
             return None
+        stored = self._store.get(type(draft.value), draft.key)
+        return stored.version if stored is not None and (stored.value, stored.epoch) == (draft.value, epoch) else None
 
     def close(self) -> None:
         if self._pool is not None:

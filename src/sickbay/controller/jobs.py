@@ -14,7 +14,7 @@ from sickbay.controller.asking import Asking
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import blame, capacity, recover, versions
-from sickbay.core.keeping import LATER_S
+from sickbay.core.keeping import LATER_S, owed
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Job, Recovery, RecoveryPhase
 from sickbay.ports import Stored
@@ -42,6 +42,7 @@ class JobDesk(Asking):
         for job, stored in self._view.recoveries.items():
             fresh = replace(stored.value, progressed=max(stored.value.progressed, now.watch))
             self._view.recoveries[job] = replace(stored, value=fresh)
+            self._say(job)
 
     # -- deciding
 
@@ -145,8 +146,10 @@ class JobDesk(Asking):
 
     def _settle(self, r: Recovery, ended: bool, before: Stored[Recovery] | None, now: Now) -> None:
         job = r.job
-        for notice in r.notices:
-            self._unsaid[notice.key] = ("archived" if ended else "job", job, notice)
+        self._owe("ledger" if ended else "job", job, r.notices)
+        if ended and r.notices:  # nobody looks into the archive for what is not delivered yet
+            ledger = self._records.ledger
+            self._records.put_ledger(replace(ledger, notices=owed(ledger.notices, r.notices)))
         waiting = not ended and r.phase is RecoveryPhase.WAITING_FOR_CAPACITY
         (self._view.waiting_jobs.add if waiting else self._view.waiting_jobs.discard)(job)
         asks = not ended and r.pending is not None
@@ -194,6 +197,10 @@ class JobDesk(Asking):
 
     def _may_ask(self, owner: str) -> bool:
         return owner not in self._frozen
+
+    def _say(self, owner: str) -> None:
+        stored = self._view.recoveries.get(owner)
+        self._owe("job", owner, stored.value.notices if stored else ())
 
     def told(self, kind: str, owner: str, keys: set[str]) -> None:
         stored = self._view.recoveries.get(owner)

@@ -18,7 +18,7 @@ from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.crew import Crew
 from sickbay.controller.desk import Desk
-from sickbay.controller.dispatch import Answer, Dispatcher, lost_for_good, may_resend, sent
+from sickbay.controller.dispatch import Answer, Dispatcher, may_resend, sent
 from sickbay.controller.jobs import JobDesk
 from sickbay.controller.outbox import Post
 from sickbay.controller.records import Records
@@ -46,6 +46,7 @@ class Controller:
         self.records = Records(store, self.view, settings.cluster)
         self._inbox: deque[Change | Answer] = deque()
         self._beats: dict[str, Node] = {}  # signs of life, which no pass is made for
+        self._news: set[str] = set()  # nodes with a change in the inbox: what they show next must come after it
         self.woken = threading.Event()
         self._dispatcher = Dispatcher(platform, crew, clock, self._receive, self._wake)
         self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs, platform.look)
@@ -69,6 +70,7 @@ class Controller:
         self._last, self._planned = self._clock.monotonic(), 0.0
         self._unwatch = self._platform.watch(self._receive)
         self.view.replace_all(self._platform.observe())
+        self._desk.begin()
         self._jobs.begin(self._now())
         self._leads = True
         log.info("leading epoch=%d open_cases=%d", self.records.epoch, len(self.view.cases))
@@ -96,9 +98,13 @@ class Controller:
         self.view.replace_all(self._platform.observe())
 
     def _receive(self, item: Change | Answer) -> None:
-        if isinstance(item, NodeChanged) and not self.view.is_news(item.node):
-            self._beats[item.node.name] = item.node
-            return
+        if isinstance(item, NodeChanged):
+            name = item.node.name
+            if name not in self._news and not self.view.is_news(item.node):
+                self._beats[name] = item.node
+                return
+            self._news.add(name)
+            self._beats.pop(name, None)
         self._inbox.append(item)
         if not self.woken.is_set():  # a pass clears it before it empties the inbox, so nothing is missed
             self.woken.set()
@@ -149,6 +155,8 @@ class Controller:
                 self._hear(item, now)
             else:
                 self.view.apply(item)
+                if isinstance(item, NodeChanged):
+                    self._news.discard(item.node.name)
 
     def _read_people(self) -> None:
         token = self.records.store.token()
@@ -181,23 +189,21 @@ class Controller:
             return
         if may_resend(action, answer.outcome):
             desk.resend(answer.owner)
+            self._dispatcher.resend_later(action, now.watch)
             return
-        desk.hear(answer.owner, answer.key, lost_for_good(answer.outcome))
+        desk.hear(answer.owner, answer.key, answer.outcome)
         self._dispatcher.forget(answer.key)
 
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
-        moved = self._watch - self._saved_watch >= SAVE_S
-        if moved or self._desk.ledger is not self.records.ledger:
-            ledger = replace(self._desk.ledger, watch_time=self._watch, last_pass=now.wall)
-            self.records.put_ledger(ledger)
-            self._saved_watch, self._desk.ledger = self._watch, ledger
+        if self._watch - self._saved_watch >= SAVE_S:
+            self.records.put_ledger(replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall))
+            self._saved_watch = self._watch
 
     def _commit(self) -> bool:
         """All that this pass decided, before anybody is asked or told. True: it also proved that we lead."""
         proved = self.records.flush(self._watch)
         dropped, self.records.reread = self.records.reread, set()
-        self._desk.ledger = self.records.ledger
         for desk in (self._desk, self._jobs):
             desk.unsay(dropped)
         return proved
@@ -236,7 +242,8 @@ class Controller:
             return None
         before = self._dispatcher.before(action) if not action.sends else action.before
         if before is None:
-            return None  # the node cannot be read: ask again on the next pass
+            self._dispatcher.look_later(action, now.watch)
+            return None
         action = sent(action, before, now.wall)
         desk.put_sent(owner, action)
         return action

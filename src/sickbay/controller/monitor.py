@@ -37,6 +37,7 @@ class Monitor:
     def note(self, s: NodeSlice, d: Decision, now: Now) -> None:
         """Take down what is newly latched on this node, and whether its instruments speak."""
         if s.node is None:
+            self._forget(s.record.node)
             return
         self.note_instruments(s.node)
         if d.record.latched == s.record.latched:
@@ -106,8 +107,15 @@ class Monitor:
 
     def note_instruments(self, node: Node) -> None:
         """An instrument is silent when it could not look, or when nobody tells us what it saw."""
+        if any(node.name in names for pool, names in self._silent.items() if pool != node.pool):
+            self._forget(node.name)
         mute = node.name in self._view.silent or any(f.status is Status.UNKNOWN for f in node.findings)
         (self._silent[node.pool].add if mute else self._silent[node.pool].discard)(node.name)
+
+    def _forget(self, name: str) -> None:
+        """A node that is not there, or in another pool by now, has no instruments here that could be silent."""
+        for names in self._silent.values():
+            names.discard(name)
 
     def are_silent(self, pool: str) -> bool:
         """More than a tenth of a pool's instruments say nothing: that is about instruments, not about nodes."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from sickbay.controller.drafts import WAVES, Draft, Writers
+from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
 from sickbay.controller.view import View
 from sickbay.core.keeping import NOW
 from sickbay.errors import NotLeader
@@ -78,11 +78,11 @@ class Records:
 
     def read_people(self) -> list[Command]:
         """Pauses and commands as they stand now."""
-        self._view.pauses = {p.value.scope: p.value for p in self.store.list(Pause)}
-        return [c.value for c in self.store.list(Command)]
+        self._view.pauses = {p.value.scope: p.value for p in patiently(lambda: self.store.list(Pause))}
+        return [c.value for c in patiently(lambda: self.store.list(Command))]
 
     def still_leads(self) -> None:
-        stored = self.store.get(Ledger, "ledger")
+        stored = patiently(lambda: self.store.get(Ledger, "ledger"))
         if stored is None or stored.epoch > self.epoch:
             raise NotLeader("a newer controller has taken the lead")
 
@@ -107,11 +107,11 @@ class Records:
 
     def put_case(
         self, case: Case, ended: bool, consumes: Sequence[str], *, patience: float = NOW,
-        after: Callable[[], None] | None = None,
+        first: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         old = self._view.cases.get(case.node)
         case = replace(case, record=None) if ended else case
-        self._draft(case, case.id, old.version if old else None, ended, consumes, patience, after)
+        self._draft(case, case.id, old.version if old else None, ended, consumes, patience, first)
         if ended:
             self._view.cases.pop(case.node, None)
         else:
@@ -127,7 +127,7 @@ class Records:
 
     def _draft(
         self, value: Ledger | NodeRecord | Case | Recovery, key: str, version: int | None, ended: bool = False,
-        consumes: Sequence[str] = (), patience: float = NOW, after: Callable[[], None] | None = None,
+        consumes: Sequence[str] = (), patience: float = NOW, first: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         name, patience = (type(value).__name__, key), patience if self.store.frugal else NOW
         draft = self._drafts.get(name)
@@ -135,7 +135,7 @@ class Records:
             draft = self._drafts[name] = Draft(value, version, patience=patience)
         draft.value, draft.ended = value, ended
         draft.consumes = (*draft.consumes, *consumes)
-        draft.after.extend((after,) if after else ())
+        draft.first.extend((first,) if first else ())
         draft.patience = NOW if consumes or ended else min(draft.patience, patience)
 
     # -- writing
@@ -154,6 +154,8 @@ class Records:
         return LEDGER in due
 
     def _write(self, drafts: list[Draft], due: dict[tuple[str, str], Draft]) -> None:
+        for before in [one for draft in drafts for one in draft.first]:
+            before()
         for draft, version in zip(drafts, self._writers.write(drafts, self.epoch), strict=True):
             if version is None:
                 self._lost(draft, due)
@@ -172,8 +174,6 @@ class Records:
                 _new_version(view.cases, value.node, version)
             else:
                 _new_version(view.recoveries, value.job, version)
-        for then in draft.after:
-            then()
 
     def _lost(self, draft: Draft, due: dict[tuple[str, str], Draft]) -> None:
         """Somebody else moved it: nothing that was decided with it may be written. No seat is known: no case moves."""
@@ -197,6 +197,10 @@ class Records:
             self._reload_node(draft.value.node)
 
     def put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
+        """Written at once. The same case may say it again: it counts once."""
+        patiently(lambda: self._put_part(serial, node, case, condemned))
+
+    def _put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
         stored = self.store.get(Part, serial)
         part = stored.value if stored else Part(serial, cluster=self.cluster)
         part = replace(

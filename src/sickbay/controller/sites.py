@@ -6,7 +6,6 @@ function that needs it, and what is not installed is said in a sentence.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sickbay.controller.leader import FileLeader
 from sickbay.core.plan import level
-from sickbay.errors import ApiError, UserError
+from sickbay.errors import UserError
 from sickbay.kube.api import Api
 from sickbay.model import Notice, Verb
 from sickbay.ports import Clock, Leader, Notifier, Platform, Store
@@ -26,8 +25,6 @@ from sickbay.settings import Settings
 
 if TYPE_CHECKING:
     from sickbay.platforms.kubernetes.platform import KubernetesPlatform
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Site:
     clock: Clock
     speed: float = 1.0
     close: Callable[[], None] = lambda: None
-    rivals: Callable[[], Rivalry] = Rivalry
+    rivals: Callable[[], Rivalry] = Rivalry  # ApiError when it cannot be seen: that is not "nobody"
     api: Api | None = None  # of a cluster, for Events
     instance: Callable[[str], str] = lambda node: ""  # the machine of a node, for receivers of the originals' payload
     watch_age: Callable[[], float] | None = None  # seconds since the platform's watch last heard anything
@@ -115,14 +112,9 @@ def opens_gates(settings: Settings, pool: str) -> bool:
 
 
 def _rivals(platform: KubernetesPlatform) -> Rivalry:
-    """A look around that fails changes nothing: the next one is ten minutes away."""
     from sickbay.platforms.kubernetes import rivals
 
-    try:
-        found = rivals.rivals(platform.site)
-    except ApiError as error:
-        log.warning("whether other repairers are at work could not be seen: %s", error)
-        return Rivalry()
+    found = rivals.rivals(platform.site)
     platform.rival_pools = rivals.observed_pools(found)
     return Rivalry(platform.rival_pools, tuple(rivals.notices(found, platform.site.clock.now())))
 

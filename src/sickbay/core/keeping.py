@@ -7,16 +7,18 @@ not wait, because nodes were then treated before their evidence was kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sickbay.core.turn import Decision, NodeSlice
-from sickbay.model import Case, NodeRecord, Phase
+from sickbay.model import Case, NodeRecord, Notice, Phase
 
 NOW = 0.0  # what a crash must not lose
 # Watch time: a phase in which nothing is done that could do harm if nobody remembered it. Longer than policy.settle_s:
 # else each case would be written once just before its next phase is.
 SOON_S = 15.0
 LATER_S = 120.0  # what the next leader would see for itself; a crash meanwhile tells one notice twice, by the same key
+OWED_MAX = 32  # notices that one record keeps until they are delivered
 
 
 def is_worth_a_write(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:
@@ -54,3 +56,11 @@ def _is_only_sight(before: NodeRecord, after: NodeRecord) -> bool:
     """Since when a boot or a silence is seen: the next leader counts from its own first look, which is never sooner."""
     seen = replace(after, boot_id=before.boot_id, boot_seen=before.boot_seen, not_ready_since=before.not_ready_since)
     return seen == before
+
+
+def owed(*notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """What is still to be delivered, each once. While nobody takes them, the oldest that is not urgent goes first."""
+    every = {notice.key: notice for some in notices for notice in some}
+    for notice in sorted(every.values(), key=lambda n: n.level == "urgent")[: max(0, len(every) - OWED_MAX)]:
+        del every[notice.key]
+    return tuple(every.values())

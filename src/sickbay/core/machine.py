@@ -211,7 +211,7 @@ def _unfinished(case: Case, event: Event) -> Action | None:
 
 
 def _was_refused(case: Case, event: Event) -> bool:
-    """The door did not let the treatment in, or it was never sent before the node came back: it was not tried."""
+    """It was not let in at the door, never arrived, or was not sent before the node came back: it was not tried."""
     unsent = event is E.REJOINED and case.pending is not None and not case.pending.sends
     return case.phase is P.REPAIRING and (unsent or event in (E.UNGUARDED, E.EXHAUSTED))
 

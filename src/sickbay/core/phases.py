@@ -163,9 +163,10 @@ def _queued(turn: Turn, case: Case) -> Said:
 
 def _repairing(turn: Turn, case: Case) -> Said:
     outcome, verb = turn.outcome, case.rung
-    if isinstance(outcome, Unguarded):
+    if isinstance(outcome, Unguarded | Lost):  # nothing was done to the node, so nothing stronger is called for
         event = Event.EXHAUSTED if case.unguarded >= 2 else Event.UNGUARDED
-        return (event, f"refused at the door: {outcome.why}")
+        refused = isinstance(outcome, Unguarded)
+        return (event, f"{'refused at the door' if refused else 'it never arrived'}: {outcome.why}")
     if not isinstance(outcome, Done):
         return _failure(turn)
     assert verb is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, triage
+from sickbay.core import explain, keeping, triage
 from sickbay.core.turn import Now, Turn
 from sickbay.model import Done, Finding, Node, Place, Severity, Status
 
@@ -104,7 +104,7 @@ def _tell_remarks(turn: Turn, remarks: tuple[Finding, ...]) -> None:
         notices.append(explain.remark(finding, fault, now.wall))
     if len(told) > 64:
         told = dict(sorted(told.items(), key=lambda kv: kv[1])[-64:])
-    turn.record = replace(turn.record, told=told, notices=tuple(notices[-16:]))
+    turn.record = replace(turn.record, told=told, notices=keeping.owed(notices))
 
 
 def explain_away(turn: Turn) -> None:

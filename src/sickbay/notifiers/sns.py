@@ -2,7 +2,8 @@
 
 Called by the outbox. boto3 is imported when the notifier is made. Subject and attributes are what SNS takes: short,
 printable ASCII in the subject, no empty attribute. A FIFO topic gets the case as its group and the key as its once-only
-id. Throttling, 5xx and silence are tried again by the outbox; what SNS refuses is said as it says it.
+id. Only words that SNS cannot take are a refusal: a topic, a key or a right that is missing is about the way there, and
+is tried again by the outbox like throttling, 5xx and silence.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sickbay.notifiers.words import clean, node_of, payload, plain
 LONGEST_SUBJECT = 100
 LONGEST_TEXT = 60_000  # 256 KB is SNS's bound; nobody reads more than this
 ATTRIBUTES = ("error_type", "node_name", "instance_id", "cluster_name", "timestamp")
+WORDS = ("InvalidParameter", "ParameterValueInvalid", "Validation")  # codes that are about the message itself
 _ARN = re.compile(r"arn:aws[a-z-]*:sns:([a-z0-9-]+):\d{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
 
 
@@ -92,6 +94,6 @@ def _refusal(error: Exception) -> Outcome:
     status = int(said.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
     code = str(said.get("Error", {}).get("Code", "")) or type(error).__name__
     words = " ".join(f"SNS: {code}: {said.get('Error', {}).get('Message') or error}".split())[:300]
-    if 400 <= status < 500 and status != 429 and "Throttl" not in code:
+    if 400 <= status < 500 and code.startswith(WORDS):
         return Failed(words)
     return Retry(0.0, words)

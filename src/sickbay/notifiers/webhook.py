@@ -1,9 +1,10 @@
 """Notices as signed HTTP POSTs: our notice and the originals' payload as JSON, to one address.
 
-Called by the outbox. 2xx is delivered; 429, 5xx and silence are tried again later by the outbox; any other answer is a
-refusal. Redirects are not followed: a secret address must not be handed on. The address is a secret: only its host is
-ever said. To check a signature: v1 of X-Sickbay-Signature is the HMAC-SHA256 of "<t>.<body>" with the shared secret;
-let t be no older than five minutes.
+Called by the outbox. 2xx is delivered. 400, 413 and 422 are about the notice: it is refused. All else is about the way
+there (a receiver in the middle of its roll-out says 404, an expired login 401) and is tried again later. Redirects are
+not followed: a secret address must not be handed on. The address is a secret: only its host is ever said. To check a
+signature: v1 of X-Sickbay-Signature is the HMAC-SHA256 of "<t>.<body>" with the shared secret; let t be no older than
+five minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WHOLE_S = 10.0  # for all of it
 MOST_SECRET = 4_096
 SHORTEST_SECRET = 16
 LONGEST_WAIT_S = 3_600.0
-AGAIN = frozenset({408, 425, 429})
+REFUSALS = frozenset({400, 413, 422})
 
 
 class WebhookNotifier:
@@ -98,10 +99,10 @@ def _judged(host: str, status: int, after: str) -> Outcome:
     if 200 <= status < 300:
         return Done()
     wait = min(float(after), LONGEST_WAIT_S) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
-    if status in AGAIN or status >= 500:
-        return Retry(wait, f"{host} answered {status}")
+    if status in REFUSALS:
+        return Failed(f"{host} refused the notice: {status}")
     hint = ": redirects are not followed, set the address it leads to" if 300 <= status < 400 else ""
-    return Failed(f"{host} refused the notice: {status}{hint}")
+    return Retry(wait, f"{host} answered {status}{hint}")
 
 
 def _address(url: str) -> SplitResult:

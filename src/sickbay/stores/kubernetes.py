@@ -25,7 +25,7 @@ from itertools import count
 from typing import Any, cast
 
 from sickbay import wire
-from sickbay.errors import ApiError, StaleWrite, StoreError
+from sickbay.errors import ApiError, NotNow, StaleWrite, StoreError
 from sickbay.kube import names
 from sickbay.kube.api import Api, decode
 from sickbay.kube.watch import Gone, Put, Reflector, Synced
@@ -401,4 +401,5 @@ class KubernetesStore:
         try:
             yield
         except ApiError as error:
-            raise StoreError(f"{what}: {explained(error, self.namespace)}") from error
+            kind = NotNow if error.passing else StoreError
+            raise kind(f"{what}: {explained(error, self.namespace)}") from error
