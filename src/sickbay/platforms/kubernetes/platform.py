@@ -65,6 +65,9 @@ class KubernetesPlatform:
     def look(self, node: str) -> Node | None:
         return self.eyes.look(node)
 
+    def ask_after(self, node: str, instance: str) -> None:
+        self.eyes.ask_after(node, instance)
+
     def perform(self, action: Action) -> Outcome:
         if action.verb not in self.verbs:
             return Failed(f"{action.verb} cannot be done here: {_why_not(self.site)}")
