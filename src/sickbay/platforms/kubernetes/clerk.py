@@ -27,11 +27,11 @@ class Clerk:
         self._clock = clock
         self._wakes = threading.Condition()
         self._due: list[tuple[float, Key]] = []
-        self._wishes: dict[Key, tuple[float, Callable[[], object]]] = {}
+        self._wishes: dict[Key, tuple[float, Callable[[], None]]] = {}
         self._stopped = False
         self._thread: threading.Thread | None = None
 
-    def at(self, after_s: float, key: Key, wish: Callable[[], object]) -> None:
+    def at(self, after_s: float, key: Key, wish: Callable[[], None]) -> None:
         """Do it in so many seconds, unless the same is wished for sooner."""
         due = self._clock.monotonic() + after_s
         with self._wakes:
@@ -66,7 +66,7 @@ class Clerk:
             except Exception:
                 log.exception("something that was due later could not be done")
 
-    def _next(self) -> Callable[[], object] | None:
+    def _next(self) -> Callable[[], None] | None:
         """The next wish whose time has come; None when stopped."""
         with self._wakes:
             while not self._stopped:

@@ -238,8 +238,14 @@ class Eyes:
             return
 
         def ask() -> None:
-            if not self._tell_gone(gone.name, gone.version, provider_id):
+            if gone.name in self._nodes:
+                return
+            if not self._is_gone(provider_id):
                 self._ask_provider(gone, provider_id, turn + 1)
+                return
+            with self._lock:
+                if gone.name not in self._nodes:
+                    self._tell(NodeDeleted(gone.name, gone.version, gone=True))
 
         self._clerk.at(self._ask_gone_s[turn], ("gone", gone.name), ask)
 
@@ -253,16 +259,7 @@ class Eyes:
         homes = {region_of(one, chosen): one.rpartition("/")[0] for one in known if instance_id(one)}
         if instance_id(instance) and len(homes) <= 1:
             provider_id = f"{next(iter(homes.values()))}/{instance}" if homes else instance
-            self._clerk.at(0.0, ("after", name), lambda: self._tell_gone(name, version, provider_id))
-
-    def _tell_gone(self, name: str, version: int, provider_id: str) -> bool:
-        """False while the node is away and its machine is not known to be gone."""
-        if name not in self._nodes and not self._is_gone(provider_id):
-            return False
-        with self._lock:
-            if name not in self._nodes:
-                self._tell(NodeDeleted(name, version, gone=True))
-        return True
+            self._ask_provider(Gone(name, "", "", version), provider_id, 0)
 
     def _show_again(self, name: str) -> None:
         """Time has passed and something has become due: a condition has stood long enough, or a pod will not die."""
