@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sickbay import catalog
@@ -71,7 +71,7 @@ class Points(logging.Handler):
 
 
 def _end_at(points: Points) -> None:
-    perform, commit = KubernetesPlatform.perform, KubernetesStore.commit
+    perform = KubernetesPlatform.perform
     logging.getLogger("sickbay.controller.desk").addHandler(points)
 
     def asked(self: KubernetesPlatform, action: Action) -> Outcome:
@@ -79,12 +79,17 @@ def _end_at(points: Points) -> None:
         points.reach("asked", action.verb)
         return outcome
 
-    def written(self: KubernetesStore, value: Any, *more: Any, **named: Any) -> int:
-        version = commit(self, value, *more, **named)
-        points.reach("written", value.phase if isinstance(value, Case) else "")
-        return version
+    def then_written(write: Callable[..., int]) -> Any:
+        def written(self: KubernetesStore, value: Any, *more: Any, **named: Any) -> int:
+            version = write(self, value, *more, **named)
+            points.reach("written", value.phase if isinstance(value, Case) else "")
+            return version
 
-    KubernetesPlatform.perform, KubernetesStore.commit = asked, written  # type: ignore[method-assign]
+        return written
+
+    KubernetesPlatform.perform = asked  # type: ignore[method-assign]
+    KubernetesStore.create = then_written(KubernetesStore.create)  # type: ignore[method-assign]
+    KubernetesStore.commit = then_written(KubernetesStore.commit)  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
