@@ -106,6 +106,14 @@ class SimKubelet:
         fleet.wait_ready(self.api, name)
         return boot
 
+    def restart_agent(self, name: str) -> None:
+        """Its process ends and begins again: it looks at once, and tells as one that does not know what it has told."""
+        with self.lock:
+            sim = self.sim(name)
+            self.world.agents.silence(sim)
+            self.world.agents.wake(sim, sim.boot_id)
+        self._said.pop(name, None)
+
     # -- the thread
 
     def _serve(self) -> None:

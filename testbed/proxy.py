@@ -21,6 +21,8 @@ class Proxy:
         self._open = threading.Event()
         self._open.set()
         self._pairs: set[socket.socket] = set()
+        self._forgotten: set[socket.socket] = set()
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._door.getsockname()[1]
@@ -34,6 +36,11 @@ class Proxy:
     def thaw(self) -> None:
         """What was held back passes again."""
         self._open.set()
+
+    def forget(self) -> None:
+        """As freeze, for good, on the connections there are; new ones are served: a balancer that lost its table."""
+        with self._lock:
+            self._forgotten |= self._pairs
 
     def cut(self) -> None:
         """Every connection there is ends with a reset; new ones are served."""
@@ -55,6 +62,7 @@ class Proxy:
             self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
         self.cut()
+        self._closed.set()
         self._open.set()
 
     def __enter__(self) -> Self:
@@ -83,12 +91,17 @@ class Proxy:
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                self._open.wait()
+                self._wait(source)
                 target.sendall(data)
-        self._open.wait()  # the end of a connection is held back too
+        self._wait(source)  # the end of a connection is held back too
         with self._lock:
             self._pairs -= {source, target}
         for one in (source, target):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
+
+    def _wait(self, source: socket.socket) -> None:
+        self._open.wait()
+        if source in self._forgotten:
+            self._closed.wait()

@@ -81,6 +81,11 @@ class ApiError(SickbayError):
         return self.conflict or (self.status == 422 and self.said.casefold().startswith(TEST_FAILED))
 
     @property
+    def busy(self) -> bool:
+        """429: too many requests. Not that of an eviction which a disruption budget forbids, for it names its cause."""
+        return self.status == 429 and not self.causes
+
+    @property
     def expired(self) -> bool:
         """410: the version to continue from is forgotten; list again."""
         return self.status == 410
@@ -94,6 +99,12 @@ class ApiError(SickbayError):
     def refused(self) -> bool:
         """It will say the same again: forbidden by RBAC, denied by an admission policy, or not valid."""
         return self.status in (400, 401, 403, 422)
+
+    @property
+    def passing(self) -> bool:
+        """Refused, and perhaps not the next time: a token that is not taken (401) or a read that is forbidden. Both are
+        said for moments after an API server's start, and while credentials are renewed; nothing was done."""
+        return self.status == 401 or (self.status == 403 and self.where.startswith("GET "))
 
 
 class Unreachable(ApiError):

@@ -121,7 +121,7 @@ def an_http(folder: Path, url: str, clock: Moments | None = None, **changed: Any
 
 def a_kubernetes(folder: Path) -> KubernetesPublisher:
     """Nobody is there. What it does on a real API server: tests/kubernetes/test_publisher*.py."""
-    api = Api(Access("127.0.0.1", 9, ssl.create_default_context(), lambda: ""))
+    api = Api(Access("127.0.0.1", 9, ssl.create_default_context, lambda: ""))
     return KubernetesPublisher(Where(api, NODE, keys(), folder), AgentSettings)
 
 

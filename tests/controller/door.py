@@ -24,6 +24,7 @@ from sickbay.model import (
     JobChanged,
     Node,
     NodeChanged,
+    NodeDeleted,
     Notice,
     Outcome,
     Retry,
@@ -74,6 +75,7 @@ class Door:
     def __init__(self, *nodes: Node, jobs: tuple[Job, ...] = ()) -> None:
         self.nodes = {n.name: n for n in nodes or (a_node(),)}
         self.jobs = {j.id: j for j in jobs}
+        self.gone: set[str] = set()  # instances that no longer exist
         self.says: dict[Verb, Said] = {}
         self.asked: list[Action] = []
         self._sinks: list[Callable[[Change], None]] = []
@@ -83,6 +85,10 @@ class Door:
 
     def look(self, node: str) -> Node | None:
         return self.nodes.get(node)
+
+    def ask_after(self, node: str, instance: str) -> None:
+        if instance in self.gone:
+            self.tell(NodeDeleted(node, 1_000, gone=True))
 
     def watch(self, sink: Callable[[Change], None]) -> Callable[[], None]:
         self._sinks.append(sink)

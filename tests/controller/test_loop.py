@@ -54,6 +54,28 @@ def archived(shift: Shift) -> list[Case]:
     return list(shift.store.history(Case))
 
 
+@pytest.mark.parametrize("how", ["a successor", "a resync"])
+def test_a_machine_that_went_while_nobody_watched_ends_its_case_and_holds_no_seat(how: str) -> None:
+    shift = struck(on_duty())
+    shift.door.says[Verb.REBOOT] = lambda action: Started(15.0, "it boots")
+    shift.passes(300.0)
+    case = shift.case()
+    assert case is not None
+    assert case.phase is Phase.REPAIRING
+    del shift.door.nodes["n1"]
+    shift.controller.resync()
+    shift.passes(60.0)
+    assert shift.case() is not None, "absence is no proof"
+    shift.door.gone.add(case.instance)
+    if how == "a resync":
+        shift.controller.resync()
+    else:
+        shift = shift.successor()
+    shift.passes(60.0)
+    assert [c.phase for c in archived(shift)] == [Phase.RESOLVED]
+    assert not shift.controller.records.ledger.seats
+
+
 # --- the whole line ---------------------------------------------------------------------------------------------------
 
 

@@ -174,6 +174,9 @@ class Door:
     def observe(self) -> Fleet:
         raise NotImplementedError("sight has its own tests")
 
+    def ask_after(self, node: str, instance: str) -> None:
+        raise NotImplementedError("sight has its own tests")
+
     def watch(self, sink: Callable[[Change], None]) -> Callable[[], None]:
         raise NotImplementedError("sight has its own tests")
 

@@ -80,6 +80,23 @@ def test_a_rotated_token_is_read_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert token() == "second"
 
 
+def test_a_rotated_ca_is_believed_by_the_next_connection(cluster: Cluster, tmp_path: Path) -> None:
+    config = _config(cluster)
+    group = config["clusters"][0]["cluster"]
+    ours, authority = base64.b64decode(group.pop("certificate-authority-data")), tmp_path / "ca.crt"
+    group["certificate-authority"] = str(authority)
+    authority.write_bytes(base64.b64decode(config["users"][0]["user"]["client-certificate-data"]))  # not who signed
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    way = from_kubeconfig(tmp_path / "config")
+    with pytest.raises(ApiError, match="CERTIFICATE_VERIFY_FAILED"):
+        _ask_who(way)
+    authority.write_text("half a certi")
+    with pytest.raises(ApiError, match="CERTIFICATE_VERIFY_FAILED"):
+        _ask_who(way)
+    authority.write_bytes(ours)
+    assert _ask_who(way)
+
+
 def test_a_kubeconfigs_certificate_and_a_named_context(cluster: Cluster, tmp_path: Path) -> None:
     assert _ask_who(from_kubeconfig(cluster.kubeconfig)) == "admin"
     config = _config(cluster)

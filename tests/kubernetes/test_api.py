@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.errors import ApiError, Unreachable
+from sickbay.errors import ApiError, Unreachable, UserError
 from sickbay.kube.access import from_kubeconfig
 from sickbay.kube.api import Api, segment
 from sickbay.kube.conflicts import settle
@@ -139,6 +140,68 @@ def test_a_silent_server_is_given_up_in_time(proxy: Proxy, proxied: Api, path: s
     assert time.monotonic() - began < 4.0  # two tries of a second each
 
 
+def test_connections_that_died_in_silence_cost_one_time_limit_not_one_each(
+    proxy: Proxy, proxied: Api, path: str
+) -> None:
+    """A balancer that lost its table: what lies idle is half open, all of it."""
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: proxied.list(path, Anything), range(40)))
+    proxy.forget()
+    began = time.monotonic()
+    proxied.list(path, Anything)
+    assert time.monotonic() - began < 3.0, "one of a second, and the second try is on a new one"
+    with pytest.raises(ApiError, match="404"):
+        proxied.patch(f"{path}/nobody", {}, Anything)
+
+
+def test_a_kept_connection_asks_by_itself_whether_its_peer_lives(proxied: Api, path: str) -> None:
+    proxied.list(path, Anything)
+    (kept,) = proxied._idle
+    assert kept.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert kept.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+
+
+class BusyApi(Api):
+    """A server that is too busy for the first few requests."""
+
+    def __init__(self, api: Api, times: int, *causes: str) -> None:
+        super().__init__(api.access)
+        self.left, self.causes = times, causes
+
+    def _ask(self, connection: Any, method: str, *more: Any) -> bytes:
+        if not self.left:
+            return super()._ask(connection, method, *more)
+        self.left -= 1
+        raise ApiError(429, "TooManyRequests", "please try again later", method, causes=self.causes)
+
+
+def test_a_write_that_a_busy_server_did_not_take_is_made_shortly_after(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sickbay.kube.api.BUSY_S", (0.0, 0.0, 0.0))
+    busy = BusyApi(api, 3)
+    busy.create(path, _a_map("a"), Anything)
+    busy.close()
+    assert api.find(f"{path}/a", Anything)
+    with pytest.raises(ApiError, match="429"):
+        BusyApi(api, 4).create(path, _a_map("b"), Anything)
+
+
+def test_an_eviction_that_a_budget_forbids_is_told_at_once(api: Api, path: str) -> None:
+    budget = BusyApi(api, 4, "The disruption budget a needs 1 healthy pods and has 1 currently")
+    with pytest.raises(ApiError, match="429"):
+        budget.create(path, {}, Anything)
+    assert budget.left == 3
+
+
+def test_credentials_that_cannot_be_had_for_a_moment_are_no_refusal(api: Api, path: str) -> None:
+    def hiccup() -> str:
+        raise UserError("config: aws gave no credentials: could not connect to sts")
+
+    with pytest.raises(Unreachable, match="could not connect to sts"):
+        Api(replace(api.access, token=hiccup)).list(path, Anything)
+
+
 def test_a_server_that_is_not_there_is_unreachable_at_once(api: Api, path: str) -> None:
     nowhere = Api(replace(api.access, port=1))
     with pytest.raises(Unreachable, match="Connection refused"):
@@ -146,7 +209,7 @@ def test_a_server_that_is_not_there_is_unreachable_at_once(api: Api, path: str) 
 
 
 def test_a_server_with_another_certificate_is_not_spoken_to(api: Api, path: str) -> None:
-    stranger = Api(replace(api.access, tls=ssl.create_default_context()))
+    stranger = Api(replace(api.access, tls=ssl.create_default_context))
     with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
         stranger.list(path, Anything)
 

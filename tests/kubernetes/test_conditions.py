@@ -107,6 +107,19 @@ def test_a_setter_who_cannot_tell_is_not_a_sickness_and_not_health_either() -> N
     assert "cannot tell" in found.reason
 
 
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_two_statuses_of_one_condition_are_each_believed(status: str) -> None:
+    """Draino's usual pair: Ready=False and Ready=Unknown."""
+    clock = StageClock()
+    memory, pair = Memory(clock), ("Sound=False,10m", "Sound=Unknown,10m")
+    first = heard(told("Sound", status), *pair, memory=memory)
+    assert first.findings == ()
+    assert first.due_s == pytest.approx(600, abs=1)
+    clock.passed += 601
+    (found,) = heard(told("Sound", status), *pair, memory=memory).findings
+    assert (found.status, found.reason) == (Status.FAILED, f"Node condition Sound is {status}: GPU count 7 != 8")
+
+
 def test_one_condition_that_passed_does_not_clear_another_that_stands() -> None:
     node = told_all(("A", "False", T3), ("B", "True", T1))
     assert [f.code for f in heard(node, "A", "B").findings] == ["condition.B"]

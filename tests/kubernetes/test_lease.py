@@ -274,7 +274,7 @@ def test_a_candidate_without_rights_says_so_and_does_not_lead(
 ) -> None:
     tls = ssl.create_default_context()  # without the client certificate that makes the tests an administrator
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    nobody = Api(replace(api.access, tls=tls, token=lambda: "not-a-token"))
+    nobody = Api(replace(api.access, tls=lambda: tls, token=lambda: "not-a-token"))
     assert not candidate("nobody", nobody).acquire()
     until(lambda: "the lease sickbay could not be read" in caplog.text, "it was logged")
     assert "401 Unauthorized" in caplog.text

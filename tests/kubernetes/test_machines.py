@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from sickbay.errors import UserError
 from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.objects import JobObject, Meta, NodeObject, NodeSpec
-from sickbay.model import Done, Failed, Lost, Outcome, Retry, Started, Verb
+from sickbay.model import Change, Done, Failed, Lost, NodeDeleted, Outcome, Retry, Started, Verb
 from sickbay.platforms.kubernetes import groups, machines, node_jobs, node_reboot
 from sickbay.platforms.kubernetes.cordon import release
 from sickbay.platforms.kubernetes.machines import karpenter
 from sickbay.platforms.kubernetes.machines.aws import Meaning, instance_id, meaning, open_aws, region_of
+from sickbay.platforms.kubernetes.watching import Eyes
 from testbed.cluster import Cluster
+from testbed.waiting import until
 from tests.kubernetes.ec2 import Ward, act, why
 from tests.moto import Front, asg_error, ec2_error
 
@@ -118,6 +121,27 @@ def test_gone_and_down_are_what_amazon_says(ward: Ward) -> None:
     ward.aws.ec2.terminate_instances(InstanceIds=[instance])
     assert says() == (True, True)
     assert machines.is_gone(ward.site, "i-00000000000000000")
+
+
+def test_a_machine_that_went_while_nobody_watched_is_told_to_whoever_asks_after_it(ward: Ward) -> None:
+    """Object deleted and instance terminated between two controllers: of the machine only its short id is on record,
+    and the region is the one of the nodes that are there."""
+    mine, gone, runs = {"test.example/ward": ward.namespace}, ward.instance(), ward.instance()
+    ward.node(out=False, labels=mine)
+    ward.aws.ec2.terminate_instances(InstanceIds=[gone])
+    ward.more |= {"gpu_selector": f"test.example/ward={ward.namespace}"}
+    eyes = Eyes(ward.site, is_gone=partial(machines.is_gone, ward.site))
+    told: list[Change] = []
+    try:
+        eyes.watch(told.append)
+        eyes.observe()
+        for name, machine in (("metal", "a-uid"), ("runs", runs), ("went", gone)):
+            eyes.ask_after(name, machine)
+        until(lambda: told, "it is told")
+    finally:
+        eyes.close()
+    assert [(c.name, c.gone) for c in told if isinstance(c, NodeDeleted)] == [("went", True)]
+    assert len(ward.front.calls) >= 2, "Amazon was asked about the one that runs, too"
 
 
 def test_what_cannot_be_asked_is_neither_gone_nor_down(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:

@@ -99,7 +99,7 @@ def test_waits_grow_with_jitter_and_news_shortens_them(tmp_path: Path) -> None:
 
 
 def _nowhere() -> Api:
-    return Api(Access("127.0.0.1", 9, ssl.create_default_context(), lambda: ""), timeout_s=0.5)
+    return Api(Access("127.0.0.1", 9, ssl.create_default_context, lambda: ""), timeout_s=0.5)
 
 
 class Busy(Api):

@@ -15,6 +15,7 @@ from sickbay.model import Action, Done, Failed, Lost, Place, Retry, Started, Sta
 from sickbay.platforms.kubernetes import node_jobs, node_reboot, reset, treatment
 from sickbay.platforms.kubernetes.cordon import release
 from sickbay.platforms.kubernetes.operands import PAUSED
+from sickbay.platforms.kubernetes.reboot import reboot
 from sickbay.platforms.kubernetes.reset import reset_gpu
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.verify import verify
@@ -22,6 +23,7 @@ from sickbay.platforms.kubernetes.views import boot_of
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from tests.kubernetes.conftest import Nodes
+from tests.kubernetes.policies import WORDS, no_jobs
 from tests.kubernetes.ward import a_site, asked, machines, the_jobs, the_node, treating
 
 OPERATOR = {
@@ -120,6 +122,28 @@ def test_a_controller_that_died_before_the_job_was_made_finds_it_lost(site: Site
     site.api.patch(names.node(name), {"metadata": {"labels": dict.fromkeys(OPERATOR, PAUSED)}}, Anything)
     assert isinstance(reset_gpu(site, seen(action)), Lost)
     assert the_node(site, name).metadata.label("nvidia.com/gpu.deploy.device-plugin") == "true"
+
+
+def test_a_reset_whose_job_is_denied_was_not_tried_and_the_operators_pods_come_back(site: Site, nodes: Nodes) -> None:
+    (name,) = nodes(1, labels=OPERATOR)
+    action = treating(site, name, Verb.RESET_GPU)
+    with no_jobs(site.api, site.settings.namespace, "reset"):
+        said = reset_gpu(site, action)
+        assert isinstance(said, Unguarded), said
+        assert WORDS in said.why
+        assert the_node(site, name).metadata.label("nvidia.com/gpu.deploy.device-plugin") == "true"
+        assert isinstance(reset_gpu(site, seen(action)), Lost), "it may be sent once more"
+    until(lambda: isinstance(reset_gpu(site, action), Started), "it is, once the policy is gone")
+
+
+def test_a_reboot_whose_job_is_denied_was_not_tried(site: Site, nodes: Nodes) -> None:
+    (name,) = nodes(1, provider_id="")
+    action = treating(site, name, Verb.REBOOT)
+    with no_jobs(site.api, site.settings.namespace, "reboot"):
+        said = reboot(site, action)
+    assert isinstance(said, Unguarded), said
+    assert WORDS in said.why
+    assert isinstance(reboot(site, seen(action)), Lost)
 
 
 def test_a_node_with_work_on_it_is_not_reset(site: Site, nodes: Nodes) -> None:

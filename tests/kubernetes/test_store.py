@@ -38,11 +38,12 @@ class LossyApi(Api):
     lose_requests = ""  # of this method
 
     def _ask(
-        self, connection: http.client.HTTPSConnection, method: str, target: str, data: bytes | None, content: str
-    ) -> bytes:
+        self, connection: http.client.HTTPSConnection, method: str, target: str, data: bytes | None,
+        headers: dict[str, str],
+    ) -> bytes:  # fmt: skip
         if method == self.lose_requests:
             raise ConnectionResetError("the line is down")
-        said = super()._ask(connection, method, target, data, content)
+        said = super()._ask(connection, method, target, data, headers)
         if self.lose_answers:
             raise ConnectionResetError("the line is down")
         return said

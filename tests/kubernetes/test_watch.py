@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sickbay.errors import ApiError, StoreError
 from sickbay.kube import names
 from sickbay.kube.access import from_kubeconfig
 from sickbay.kube.api import Api
@@ -287,6 +288,47 @@ def test_a_listener_that_breaks_is_told_everything_again(maps: Maps, follow: Fol
     _hears(heard, "put a", "put b", "synced")
     maps.drop("a")
     _hears(heard, "gone a")
+
+
+@pytest.mark.parametrize(
+    "error", [StoreError("not now"), OSError("disk"), KeyError("a")], ids=lambda e: type(e).__name__
+)
+def test_what_a_listener_did_not_take_in_is_told_again_also_a_deletion(
+    maps: Maps, follow: Follow, error: Exception
+) -> None:
+    heard, fails = Listener(), {"put b", "gone a"}
+
+    def sink(told: Put[Anything] | Gone | Synced) -> None:
+        name = told.object.metadata.name if isinstance(told, Put) else getattr(told, "name", "")
+        word = f"{'put' if isinstance(told, Put) else 'gone'} {name}"
+        if word in fails:
+            fails.discard(word)
+            raise error
+        heard(told)
+
+    maps.put("a")
+    reflector, _ = follow(sink=sink)
+    assert reflector.synced.wait(10)
+    maps.put("b")
+    until(lambda: "put b" in heard.words, "it is told again")
+    maps.drop("a")
+    until(lambda: heard.words[-1] == "synced" and "gone a" in heard.words, "so is the deletion")
+    assert not fails
+    assert set(heard.world) == {"b"}
+
+
+def test_a_server_that_answers_each_watch_with_an_error_is_asked_less_and_less(maps: Maps) -> None:
+    reflector = Reflector(maps.api, maps.path, Anything, Listener())
+    pauses: list[float] = []
+    wrong = b'{"type":"ERROR","object":{"kind":"Status","code":500,"reason":"InternalError","message":"etcd"}}'
+    for _ in range(5):
+        with pytest.raises(ApiError, match="etcd"):
+            reflector._hear(wrong)
+        pauses.append(reflector._pause)
+        reflector._pause *= 2  # as after each rest
+    assert pauses == sorted(set(pauses))
+    reflector._hear(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}')
+    assert reflector._pause == min(pauses)
 
 
 def test_a_kind_that_is_not_there_is_asked_for_with_patience(follow: Follow, caplog: pytest.LogCaptureFixture) -> None:

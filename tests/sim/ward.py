@@ -73,6 +73,9 @@ class Door:
     def look(self, node: str) -> Node | None:
         return self._door.look(node)
 
+    def ask_after(self, node: str, instance: str) -> None:
+        self._door.ask_after(node, instance)
+
     def watch(self, sink: Callable[[Change], None]) -> Callable[[], None]:
         return self._door.watch(lambda change: self._tell(change, sink))
 

@@ -69,7 +69,7 @@ class Controller:
         self._watch = self._saved_watch = self.records.ledger.watch_time
         self._last, self._planned = self._clock.monotonic(), 0.0
         self._unwatch = self._platform.watch(self._receive)
-        self.view.replace_all(self._platform.observe())
+        self.resync()
         self._desk.begin()
         self._jobs.begin(self._now())
         self._leads = True
@@ -94,8 +94,11 @@ class Controller:
         self._leads = False
 
     def resync(self) -> None:
-        """Read everything again: after a gap in the watch, or once in a while."""
+        """Read everything again: at start, after a gap in the watch, and once in a while."""
         self.view.replace_all(self._platform.observe())
+        for case in self.view.open_cases():
+            if case.instance and case.node not in self.view.nodes:
+                self._platform.ask_after(case.node, case.instance)
 
     def _receive(self, item: Change | Answer) -> None:
         if isinstance(item, NodeChanged):

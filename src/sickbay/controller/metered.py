@@ -88,6 +88,9 @@ class MeteredPlatform:
     def look(self, node: str) -> Node | None:
         return self._inner.look(node)
 
+    def ask_after(self, node: str, instance: str) -> None:
+        self._inner.ask_after(node, instance)
+
     def perform(self, action: Action) -> Outcome:
         outcome = self._inner.perform(action)
         self._accounts.actions.add(action.verb.value, type(outcome).__name__.lower())

@@ -1,13 +1,15 @@
 """Where an API server is and how to prove who we are: from inside a pod, or from a kubeconfig file.
 
-Called once per process by `open_api`. In a pod the token is read again as the kubelet rotates it; a kubeconfig's exec
-plugin (`aws eks get-token`) is run again shortly before what it gave expires. It must never log a secret.
+Called once per process by `open_api`. In a pod the token is read again as the kubelet rotates it, and so is the CA; a
+kubeconfig's exec plugin (`aws eks get-token`) is run again shortly before what it gave expires. It must never log a
+secret.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import ssl
 import subprocess
@@ -23,6 +25,8 @@ from urllib.parse import urlsplit
 
 from sickbay.errors import UserError
 
+log = logging.getLogger(__name__)
+
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_S = 60.0  # the kubelet replaces a projected token well before its end
 EXEC_S = 60.0
@@ -31,11 +35,11 @@ EARLY_S = 60.0  # an exec plugin's token is renewed this long before it expires
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One cluster, one identity. `token` is asked before each request."""
+    """One cluster, one identity. `token` is asked before each request, `tls` before each new connection."""
 
     host: str
     port: int
-    tls: ssl.SSLContext
+    tls: Callable[[], ssl.SSLContext]
     token: Callable[[], str]
     namespace: str = "default"
     prefix: str = ""  # a path before /api, as some proxies have
@@ -53,11 +57,40 @@ def find_access(kubeconfig: str = "", context: str = "") -> Access:
 
 
 def from_pod(folder: Path = IN_POD) -> Access:
-    tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    authority = folder / "ca.crt"
+    tls = Trust((authority,), lambda: ssl.create_default_context(cafile=str(authority)))
     host = os.environ["KUBERNETES_SERVICE_HOST"]
     port = int(os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
     namespace = (folder / "namespace").read_text().strip() if (folder / "namespace").exists() else "default"
     return Access(host, port, tls, TokenFile(folder / "token"), namespace)
+
+
+class Trust:
+    """Whom we believe and who we are, from files: made anew when one of them is replaced, as a rotated CA is."""
+
+    def __init__(self, files: tuple[Path, ...], make: Callable[[], ssl.SSLContext]) -> None:
+        self._files, self._make = files, make
+        self._stamp = self._stamped()
+        self._made = make()
+
+    def __call__(self) -> ssl.SSLContext:
+        if (stamp := self._stamped()) != self._stamp:
+            try:
+                self._made, self._stamp = self._make(), stamp
+            except (OSError, UserError) as error:  # half written; an SSLError is an OSError
+                log.warning("%s changed and cannot be read, the last good one is kept: %s", self._files[0], error)
+        return self._made
+
+    def _stamped(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_stamp(path) for path in self._files)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class TokenFile:
@@ -84,7 +117,9 @@ def from_kubeconfig(path: Path, context: str = "") -> Access:
     parts = urlsplit(str(cluster.get("server", "")))
     if parts.scheme != "https" or not parts.hostname:
         raise UserError(f"{path}: cluster {chosen.get('cluster')!r} has no https server address")
-    tls = _tls(cluster, user, path.parent)
+    groups = ((cluster, "certificate-authority"), (user, "client-certificate"), (user, "client-key"))
+    files = tuple(path.parent / str(group[name]) for group, name in groups if group.get(name))
+    tls = Trust(files, lambda: _tls(cluster, user, path.parent))
     token = _token_of(user, path.parent, path)
     namespace = str(chosen.get("namespace") or "default")
     return Access(parts.hostname, parts.port or 443, tls, token, namespace, parts.path.rstrip("/"))

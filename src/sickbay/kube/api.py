@@ -1,7 +1,8 @@
 """One API server: ask, write, stream. Synchronous, safe from many threads, connections kept and shared.
 
-Called by everybody who speaks to Kubernetes. A read is tried once more on a fresh connection; a write never is: whether
-it arrived is then not known, and the caller's own compare-and-set says. Bodies are decoded straight into the subset of
+Called by everybody who speaks to Kubernetes. A read is tried once more on a new connection; a write never is: whether
+it arrived is then not known, and the caller's own compare-and-set says. What was told 429 was not carried out, and is
+asked again shortly after, whatever it is. Bodies are decoded straight into the subset of
 fields that the caller names (a msgspec type), so that a 12 KB node costs what we use of it.
 """
 
@@ -22,7 +23,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from sickbay.errors import ApiError, Unreachable
+from sickbay.errors import ApiError, Unreachable, UserError
 from sickbay.kube import traffic
 from sickbay.kube.access import Access, find_access
 from sickbay.typed import decoder
@@ -30,8 +31,9 @@ from sickbay.typed import decoder
 T = TypeVar("T")
 
 TIMEOUT_S = 8.0  # for one answer: a door must answer within ten
-BUSY_S = (0.2, 0.5, 1.0)  # a read that is told 429 is asked again so much later: overload, or a kind's first moments
+BUSY_S = (0.2, 0.5, 1.0)  # what is told 429 is asked again so much later: overload, or a kind's first moments
 MOST_IDLE = 64
+KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 PAGE = 500  # items a list request
 MOST_BYTES = 64 << 20  # of one answer
 PATCHES = {
@@ -140,11 +142,11 @@ class Api:
         content: str = "application/json",
     ) -> bytes:  # fmt: skip
         """The answer's body. ApiError for anything but 2xx, Unreachable when there was none."""
-        for pause in BUSY_S if method == "GET" else ():
+        for pause in BUSY_S:
             try:
                 return self._request(method, path, body, params, content)
             except ApiError as error:
-                if error.status != 429:
+                if not error.busy:
                     raise
                 time.sleep(max(pause, min(error.retry_after, BUSY_S[-1])))
         return self._request(method, path, body, params, content)
@@ -152,21 +154,24 @@ class Api:
     def _request(self, method: str, path: str, body: object, params: Mapping[str, str] | None, content: str) -> bytes:
         data = None if body is None else _bytes(body)
         target = self._target(path, params)
-        for last in (method != "GET", True):
-            connection = self._connection()
+        headers = self._headers(content if data is not None else "")
+        for again in (False, True):
+            connection = (None if again else self._idle_one()) or self._new()
             try:
-                return self._ask(connection, method, target, data, content)
+                return self._ask(connection, method, target, data, headers)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                if last:
+                self._hang_up()  # what broke this one has broken those that lie idle, and each would take its time
+                if again or method != "GET":
                     traffic.count(method, 0)
                     raise Unreachable(f"{method} {path}", _why(error)) from error
         raise AssertionError("not reached")
 
     def _ask(
-        self, connection: http.client.HTTPSConnection, method: str, target: str, data: bytes | None, content: str
-    ) -> bytes:
-        connection.request(method, target, data, self._headers(content if data is not None else ""))
+        self, connection: http.client.HTTPSConnection, method: str, target: str, data: bytes | None,
+        headers: dict[str, str],
+    ) -> bytes:  # fmt: skip
+        connection.request(method, target, data, headers)
         answer = connection.getresponse()
         said = answer.read(MOST_BYTES)
         traffic.count(method, answer.status, said)
@@ -188,13 +193,12 @@ class Api:
 
         `opened` is given the socket, for a reader who must be able to hang up from another thread.
         """
-        connection = self._connection(self._timeout_s)
+        connection, headers = self._new(), self._headers("")
         try:
             connection.connect()
-            _keep_alive(connection.sock)
             if opened is not None:
                 opened(connection.sock)
-            connection.request("GET", self._target(path, params), headers=self._headers(""))
+            connection.request("GET", self._target(path, params), headers=headers)
             answer = connection.getresponse()
             traffic.count("WATCH", answer.status)
             if answer.status != 200:
@@ -208,6 +212,11 @@ class Api:
     def close(self) -> None:
         with self._lock:
             self._closed = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """On those that lie idle."""
+        with self._lock:
             while self._idle:
                 self._idle.pop().close()
 
@@ -219,22 +228,26 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": self._name}
         if content:
             headers["Content-Type"] = content
-        if token := self.access.token():
+        if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
         return headers
 
-    def _connection(self, timeout_s: float = 0.0) -> http.client.HTTPSConnection:
+    def _token(self) -> str:
+        """A credential that cannot be had now (a hiccup of `aws eks get-token`) says nothing about what we asked."""
+        try:
+            return self.access.token()
+        except (UserError, OSError) as error:
+            raise Unreachable("credentials", _why(error)) from error
+
+    def _new(self) -> http.client.HTTPSConnection:
         access = self.access
-        if timeout_s:
-            return http.client.HTTPSConnection(access.host, access.port, timeout=timeout_s, context=access.tls)
+        return _Connection(access.host, access.port, timeout=self._timeout_s, context=access.tls())
+
+    def _idle_one(self) -> http.client.HTTPSConnection | None:
         while True:
             with self._lock:
                 found = self._idle.pop() if self._idle else None
-            if found is None:
-                return http.client.HTTPSConnection(
-                    access.host, access.port, timeout=self._timeout_s, context=access.tls
-                )
-            if _is_quiet(found):
+            if found is None or _is_quiet(found):
                 return found
             found.close()  # the server hung up, or speaks unasked: either way not ours any more
 
@@ -246,12 +259,16 @@ class Api:
         connection.close()
 
 
-def _keep_alive(sock: socket.socket) -> None:
-    """A peer that is gone without a word (a dead load balancer, a cut cable) is noticed after half a minute."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+class _Connection(http.client.HTTPSConnection):
+    """A peer that is gone without a word (a dead load balancer, a cut cable) is noticed after half a minute, also while
+    nothing is asked."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            if hasattr(socket, name):
+                self.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _is_quiet(connection: http.client.HTTPSConnection) -> bool:

@@ -77,6 +77,10 @@ class _Expired(Exception):
     """The version to continue from is forgotten (410), or what we were told cannot be trusted: list again."""
 
 
+class _Untold(Exception):
+    """The sink raised: it may have taken in nothing of what it was told."""
+
+
 class Reflector(Generic[T]):
     """One thread for one path. `sink` is called on that thread only; if it raises, everything is told anew."""
 
@@ -133,7 +137,7 @@ class Reflector(Generic[T]):
                 self._rest(0.0)
             except (SickbayError, OSError, http.client.HTTPException) as error:
                 self._mishap(error)
-            except Exception:
+            except Exception:  # _Untold, or a mistake of ours
                 log.exception("%s: what was told could not be taken in, telling everything again", self._path)
                 self._version, self._known = "", {key: (uid, 0) for key, (uid, _) in self._known.items()}
                 self._rest(0.0)
@@ -164,8 +168,13 @@ class Reflector(Generic[T]):
         self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
 
     def _tell(self, told: Put[T] | Gone | Synced) -> None:
-        if not self._stop.is_set():
+        """Before it is noted: what the sink did not take in is told again."""
+        if self._stop.is_set():
+            return
+        try:
             self._sink(told)
+        except Exception as error:
+            raise _Untold from error
 
     # -- listing
 
@@ -188,8 +197,11 @@ class Reflector(Generic[T]):
 
     def _bury(self, seen: set[tuple[str, str]], version: int) -> None:
         for namespace, name in [key for key in self._known if key not in seen]:
-            uid, _ = self._known.pop((namespace, name))
-            self._tell(Gone(name, namespace, uid, version))
+            self._lose(namespace, name, version)
+
+    def _lose(self, namespace: str, name: str, version: int) -> None:
+        self._tell(Gone(name, namespace, self._known[namespace, name][0], version))
+        del self._known[namespace, name]
 
     def _put(self, item: T) -> None:
         """Told only if it is news, never an older state. The same name with another uid: the first one went, unseen."""
@@ -197,11 +209,11 @@ class Reflector(Generic[T]):
         key, version = (meta.namespace, meta.name), meta.version
         uid, known = self._known.get(key, ("", 0))
         if uid and uid != meta.uid:
-            self._tell(Gone(meta.name, meta.namespace, uid, version))
+            self._lose(meta.namespace, meta.name, version)
         elif uid and version <= known:
             return
-        self._known[key] = (meta.uid, version)
         self._tell(Put(item))
+        self._known[key] = (meta.uid, version)
 
     # -- watching
 
@@ -230,7 +242,7 @@ class Reflector(Generic[T]):
             self._hang_up()
 
     def _hear(self, line: bytes) -> None:
-        self.heard_at, self._pause = time.monotonic(), FIRST_PAUSE_S
+        self.heard_at = time.monotonic()
         try:
             event = _decoder(cast(Any, self._item)).decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -242,13 +254,12 @@ class Reflector(Generic[T]):
             self._put(event.object)
         elif event.type != "BOOKMARK":
             raise _complaint(line, None)
-        self._version = meta.resource_version
+        self._version, self._pause = meta.resource_version, FIRST_PAUSE_S
 
     def _gone(self, meta: Meta) -> None:
         uid, _ = self._known.get((meta.namespace, meta.name), ("", 0))
         if uid == meta.uid:
-            del self._known[meta.namespace, meta.name]
-            self._tell(Gone(meta.name, meta.namespace, meta.uid, meta.version))
+            self._lose(meta.namespace, meta.name, meta.version)
 
 
 def _lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:

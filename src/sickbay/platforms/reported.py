@@ -121,6 +121,9 @@ class ReportedFleet:
         with self._lock:
             return None if found is None else self._taken(found)
 
+    def ask_after(self, node: str, instance: str) -> None:
+        self._inner.ask_after(node, instance)
+
     def watch(self, sink: Sink) -> Callable[[], None]:
         """One watch of the inner platform per sink; reports are told to all sinks."""
         with self._lock:

@@ -93,6 +93,9 @@ class SwarmPlatform:
     def look(self, node: str) -> Node | None:
         return self._door.look(node)
 
+    def ask_after(self, node: str, instance: str) -> None:
+        self._door.ask_after(node, instance)
+
     def watch(self, sink: Callable[[Change], None]) -> Callable[[], None]:
         late = _LateSink(sink, self._mood, self._world)
         stop = self._door.watch(late)

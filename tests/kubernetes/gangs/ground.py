@@ -224,7 +224,7 @@ class Ground:
             try:
                 outcome[:] = [verb(self.site, again)]
             except ApiError as error:
-                outcome[:] = [answered(error)]
+                outcome[:] = [answered(error, action.verb)]
             return not isinstance(outcome[0], Started | Retry)
 
         until(ended, f"{action.verb} of {action.args.get('job')} ends", within_s, 0.1)

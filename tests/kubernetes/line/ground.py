@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +56,10 @@ class Line:
 
     # -- controllers
 
-    def control(self, max_verb: str = "REBOOT", *, skew_s: float = 0.0, **kubernetes: Any) -> subprocess.Popen[bytes]:
+    def control(
+        self, max_verb: str = "REBOOT", *, skew_s: float = 0.0, at: Sequence[str] = (), **kubernetes: Any
+    ) -> subprocess.Popen[bytes]:
+        """`at`: where it ends or stands still, see testbed/hurried.py."""
         number = len(self.running)
         given = {
             "kubeconfig": str(self.cluster.kubeconfig), "namespace": self.namespace, "machines": "node-job",
@@ -70,9 +73,17 @@ class Line:
             f"[controller]\nperiod_s = 0.5\nidle_period_s = 2.0\nnotice_s = 0.1\n[kubernetes]\n{rows}\n"
         )
         with (self.folder / f"controller-{number}.log").open("wb") as log:
-            argv = [sys.executable, "-m", "testbed.hurried", str(config), str(skew_s)]
+            argv = [sys.executable, "-m", "testbed.hurried", str(config), str(skew_s), *at]
             self.running.append(subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[3]))
         return self.running[-1]
+
+    def until_still(self, process: subprocess.Popen[bytes]) -> None:
+        """It has stopped itself."""
+        stat = Path(f"/proc/{process.pid}/stat")
+        self.until(lambda: stat.read_text().rpartition(") ")[2][0] == "T", "it stands still")
+
+    def until_dead(self, process: subprocess.Popen[bytes]) -> None:
+        self.until(lambda: process.poll() is not None, "it has killed itself")
 
     def log(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("controller-*.log")))
@@ -92,6 +103,12 @@ class Line:
     def node(self, name: str = "") -> NodeObject:
         return self.api.get(names.node(name or self.sick), NodeObject)
 
+    def sent(self, kind: str, since: int) -> list[dict[str, Any]]:
+        """Our Jobs of this kind that the API server let in for the sick node, by its audit log."""
+        stem = f"sickbay-{kind}-"
+        made = self.cluster.audit(since, verb="create", resource="jobs", namespace=self.namespace)
+        return [one for one in made if one["objectRef"].get("name", "").startswith(stem) and _let_in(one)]
+
     # -- what is on record
 
     def cases(self) -> list[Case]:
@@ -106,14 +123,6 @@ class Line:
     def case(self) -> Case | None:
         found = self.cases()
         return found[-1] if found else None
-
-    def next_phase(self, seen: set[str]) -> str:
-        """The next one that was not seen before; "" once the case is over, or a person's."""
-        over = (*ENDS, Phase.ESCALATED)
-        found: Case = self.until(
-            lambda: c if (c := self.case()) and (c.phase in over or c.phase not in seen) else None, "it goes on"
-        )
-        return "" if found.phase in over else found.phase.value
 
     def until_phase(self, *phases: Phase) -> Case:
         found: Case = self.until(
@@ -132,6 +141,10 @@ class Line:
         for process in self.running:
             process.kill()
             process.wait(10)
+
+
+def _let_in(entry: dict[str, Any]) -> bool:
+    return int(entry.get("responseStatus", {}).get("code", 0)) == 201
 
 
 @contextmanager

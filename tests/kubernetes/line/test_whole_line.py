@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sickbay.kube import names
 from sickbay.kube.names import keys
-from sickbay.kube.objects import Anything
-from sickbay.model import Phase
+from sickbay.model import Phase, Verb
 from testbed.cluster import Cluster
 from tests.kubernetes.line.ground import ENDS, Line, a_line
+from tests.kubernetes.policies import WORDS, no_jobs, no_update
 
 KEYS = keys()
 WRITES = ("create", "update", "patch", "delete")
@@ -84,40 +83,25 @@ def test_a_persons_uncordon_ends_the_case_and_is_left_alone(line: Line) -> None:
 
 
 def test_a_policy_that_denies_our_patch_is_told_in_its_own_words(line: Line) -> None:
-    deny = {
-        "metadata": {"name": f"deny-{line.namespace}"},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
-                                                    "resources": ["nodes"], "resourceNames": [line.sick]}]},
-            "validations": [{"expression": "!has(object.spec.unschedulable) || !object.spec.unschedulable",
-                             "message": "change freeze CHG-42"}],
-        },
-    }  # fmt: skip
-    bind = {
-        "metadata": {"name": f"deny-{line.namespace}"},
-        "spec": {"policyName": f"deny-{line.namespace}", "validationActions": ["Deny"]},
-    }
-    base = "/apis/admissionregistration.k8s.io/v1"
-    line.api.create(f"{base}/validatingadmissionpolicies", deny, Anything)
-    line.api.create(f"{base}/validatingadmissionpolicybindings", bind, Anything)
-    try:
-        line.until(lambda: _is_denied(line), "the policy is in force")
+    unless = "!has(object.spec.unschedulable) || !object.spec.unschedulable"
+    with no_update(line.api, line.sick, unless, {"spec": {"unschedulable": True}}):
         line.control()
         line.until_led()
         line.strike()
         case = line.until_phase(Phase.ESCALATED)
-        assert any("CHG-42" in entry.why for entry in case.journal), case.journal
-    finally:
-        line.api.delete(f"{base}/validatingadmissionpolicybindings/deny-{line.namespace}")
-        line.api.delete(f"{base}/validatingadmissionpolicies/deny-{line.namespace}")
+    assert any(WORDS in entry.why for entry in case.journal), case.journal
 
 
-def _is_denied(line: Line) -> bool:
-    from sickbay.errors import ApiError
-
-    try:
-        line.api.patch(names.node(line.sick), {"spec": {"unschedulable": True}}, Anything, dryRun="All")
-    except ApiError as error:
-        return "CHG-42" in error.said
-    return False
+def test_an_examination_that_a_policy_denies_is_a_persons_and_no_reason_for_a_harsher_treatment(line: Line) -> None:
+    """The reset has cured it; that nobody may look whether it has is not a fault of the machine."""
+    boots = line.boots()
+    with no_jobs(line.api, line.namespace, "check"):
+        line.control()
+        line.until_led()
+        line.strike("ecc_dbe_48", cure="reset")
+        case = line.until_phase(Phase.ESCALATED, *ENDS)
+    assert case.phase is Phase.ESCALATED, case.journal
+    assert case.rungs_tried == (Verb.RESET_GPU,)
+    assert WORDS in case.journal[-1].why
+    assert line.boots() == boots
+    assert line.node().spec.unschedulable, "it stays out until somebody has looked"

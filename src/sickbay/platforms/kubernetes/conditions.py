@@ -67,6 +67,7 @@ def hear(node: NodeObject, wanted: Sequence[Rule], memory: Memory, *, told: bool
     if not wanted:
         return NOTHING
     standing = {c.type: c for c in node.status.conditions or ()}
+    judged = {rule.type for rule in wanted if rule.status == "Unknown"}  # where "Unknown" is a fault, not a doubt
     found, waits, passed, open_ends = [], [], [], False
     for rule in wanted:
         condition = standing.get(rule.type)
@@ -78,6 +79,8 @@ def hear(node: NodeObject, wanted: Sequence[Rule], memory: Memory, *, told: bool
         elif condition.status == rule.status:
             open_ends = True
             waits.append(rule.after_s - held)
+        elif condition.status == "Unknown" and rule.type in judged:
+            continue  # another rule speaks of it
         elif condition.status == "Unknown":
             found.append(_finding(node, rule, condition, Status.UNKNOWN))
         else:

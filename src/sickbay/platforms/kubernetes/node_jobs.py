@@ -2,8 +2,8 @@
 
 verify, collect, reset, node_reboot, sweep and quarantine call it. Idempotent by the action's key, which names the Job;
 it needs no scheduler, tolerates every taint, has no token, and its answer is the pod's termination message, so nothing
-but the API server is needed. One write a Job; the TTL controller cleans up. A Job that gave no answer is "could not
-look" and must never be taken for a pass.
+but the API server is needed. One write a Job; the TTL controller cleans up. A Job that gave no answer, or was not let
+in, is "could not look" and must never be taken for a pass, nor for a fault.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def start(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Ru
     try:
         site.api.create(names.jobs(site.settings.namespace), body(site, key, node, errand), JobObject)
     except ApiError as error:
+        if error.refused and not error.passing:  # a quota, a policy, a webhook: nothing was looked at, nothing was done
+            return Blind(f"its Job was refused: {error.said}")
         if not error.conflict:
             raise
         job = find(site, errand.kind, node.metadata.name, key)  # another leader was faster: its Job is ours

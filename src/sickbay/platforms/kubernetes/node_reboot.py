@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sickbay.model import Action
 from sickbay.platforms.kubernetes import node_jobs, treatment
-from sickbay.platforms.kubernetes.answer import Answer
+from sickbay.platforms.kubernetes.answer import Answer, Blind
 from sickbay.platforms.kubernetes.node_jobs import Errand
 from sickbay.platforms.kubernetes.site import Site
 
@@ -18,12 +18,14 @@ LIMIT_S = 180.0
 TTL_S = 86_400
 
 
-def send(site: Site, action: Action, boot_id: str) -> None:
-    """Make the Job; one with this key that is there already is left as it is."""
+def send(site: Site, action: Action, boot_id: str) -> str:
+    """Make the Job; one with this key that is there already is left as it is. "", or why it was not let in."""
     node = treatment.read(site, action.place.node)
-    if node is not None:
-        argv = ("reboot", "--answers", action.key, "--boot", boot_id)
-        node_jobs.start(site, action.key, node, Errand(KIND, argv, LIMIT_S, ttl_s=TTL_S))
+    if node is None:
+        return ""
+    argv = ("reboot", "--answers", action.key, "--boot", boot_id)
+    stands = node_jobs.start(site, action.key, node, Errand(KIND, argv, LIMIT_S, ttl_s=TTL_S))
+    return stands.why if isinstance(stands, Blind) else ""
 
 
 def refused(site: Site, action: Action) -> str:

@@ -2,7 +2,8 @@
 
 Made by the composition (controller/sites.py) and called by the controller's crew from several threads. It adds to the
 verbs what they all share: an API server that does not answer or says "later" is a Retry, one that will say no again is
-a Failed with its words. It must never raise for either, and holds no decision.
+a Failed with its words, or an Unguarded where the verb is a treatment: what was refused at the door has not been tried,
+and must not bring the next, harsher one. It must never raise for either, and holds no decision.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from sickbay.errors import ApiError, Unreachable, UserError
-from sickbay.model import Action, Change, Failed, Fleet, Node, Outcome, Retry, Verb
+from sickbay.model import TREATMENTS, Action, Change, Failed, Fleet, Node, Outcome, Retry, Unguarded, Verb
 from sickbay.platforms.kubernetes import cordon, drain, groups, machines
 from sickbay.platforms.kubernetes.collect import collect
 from sickbay.platforms.kubernetes.gangs.checkpoint import checkpoint_job
@@ -70,13 +71,16 @@ class KubernetesPlatform:
     def look(self, node: str) -> Node | None:
         return self.eyes.look(node)
 
+    def ask_after(self, node: str, instance: str) -> None:
+        self.eyes.ask_after(node, instance)
+
     def perform(self, action: Action) -> Outcome:
         if action.verb not in self.verbs:
             return Failed(f"{action.verb} cannot be done here: {_why_not(self.site)}")
         try:
             return self._door(action)(self.site, action)
         except ApiError as error:
-            return answered(error)
+            return answered(error, action.verb)
         except UserError as missing:  # a library or a right that is not there
             return Failed(str(missing))
 
@@ -90,12 +94,13 @@ class KubernetesPlatform:
         return DOORS[action.verb]
 
 
-def answered(error: ApiError) -> Outcome:
+def answered(error: ApiError, verb: Verb) -> Outcome:
     """What an API server's refusal means for an action. A 403 is said as it is: RBAC or an admission policy."""
     if isinstance(error, Unreachable):
         return Retry(AGAIN_S, f"the API server does not answer: {error.said}")
-    if error.refused:
-        return Failed(f"the API server refuses: {error.said}")
+    if error.refused and not error.passing:
+        why = f"the API server refuses: {error.said}"
+        return Unguarded(why) if verb in TREATMENTS else Failed(why)
     return Retry(max(AGAIN_S, error.retry_after), f"the API server says {error.status} {error.reason}: {error.said}")
 
 

@@ -8,7 +8,7 @@ node labels, as its MIG manager does, and told to come back in every ending. Not
 from __future__ import annotations
 
 from sickbay.kube.objects import NodeObject
-from sickbay.model import Action, Done, Failed, Lost, Outcome, Started
+from sickbay.model import Action, Done, Failed, Lost, Outcome, Started, Unguarded
 from sickbay.platforms.kubernetes import node_jobs, treatment
 from sickbay.platforms.kubernetes.answer import Answer, Blind
 from sickbay.platforms.kubernetes.node_jobs import Errand, Running
@@ -26,17 +26,28 @@ def reset_gpu(site: Site, action: Action) -> Outcome:
     node = treatment.read(site, action.place.node)
     known = treatment.treatment_on(site, node) if node is not None else None
     if node is not None and known is not None and known.key == action.key:
-        return _look(site, action, node, known)
-    if not action.call:
+        said = _look(site, action, node, known)
+        if not (isinstance(said, Lost) and action.call):
+            return said
+    elif not action.call:
         resume(site, node)
         return treatment.forgotten(action, node)
     begun = treatment.begin(site, action, guard)
     if not isinstance(begun, tuple):
         return begun
-    node, _ = begun
+    node, made = begun
+    return _send(site, action, node, made)
+
+
+def _send(site: Site, action: Action, node: NodeObject, made: treatment.Treatment) -> Outcome:
     pause(site, node)
-    node_jobs.start(site, action.key, node, errand(action))
-    return Started(10.0, f"RESET_GPU was sent to {node.metadata.name}")
+    stands = node_jobs.start(site, action.key, node, errand(action))
+    if not isinstance(stands, Blind):
+        return Started(10.0, f"RESET_GPU was sent to {node.metadata.name}")
+    resume(site, treatment.read(site, node.metadata.name))
+    why = f"RESET_GPU of {node.metadata.name}: {stands.why}"
+    treatment.move(site, node.metadata.name, made, treatment.NEVER, why)
+    return Unguarded(why)  # nothing was tried, so nothing harsher is next
 
 
 def errand(action: Action) -> Errand:
@@ -86,6 +97,4 @@ def _never_made(site: Site, action: Action, node: NodeObject, known: treatment.T
         why = f"{action.key} never arrived: its Job was not made"
         treatment.move(site, node.metadata.name, known, treatment.NEVER, why)
         return Lost(why)
-    pause(site, node)
-    node_jobs.start(site, action.key, node, errand(action))
-    return Started(10.0, f"RESET_GPU was sent to {node.metadata.name}")
+    return _send(site, action, node, known)

@@ -27,6 +27,7 @@ from sickbay.platforms.kubernetes.gangs import index
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject
 from sickbay.platforms.kubernetes.gate import Gatekeeper, MayClose
 from sickbay.platforms.kubernetes.job_watch import JobWatch
+from sickbay.platforms.kubernetes.machines.aws import instance_id, region_of
 from sickbay.platforms.kubernetes.memory import Memory
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.tenants import Tenant, job_of, tenant_of
@@ -234,7 +235,8 @@ class Eyes:
         self._ask_provider(gone, seen.known.spec.provider_id, 0)
 
     def _ask_provider(self, gone: Gone, provider_id: str, turn: int) -> None:
-        """Is the machine gone, too? Told once more when it is. Another object under this name ends the asking."""
+        """Is the machine gone, too? Told once more when it is. Another object under this name ends the asking; after
+        the last turn it is whoever has a case about it who asks (`ask_after`)."""
         if not provider_id or turn >= len(self._ask_gone_s):
             return
 
@@ -249,6 +251,18 @@ class Eyes:
                     self._tell(NodeDeleted(gone.name, gone.version, gone=True))
 
         self._clerk.at(self._ask_gone_s[turn], ("gone", gone.name), ask)
+
+    def ask_after(self, name: str, instance: str) -> None:
+        """One that went while nobody watched, or whose provider took longer than `ask_gone_s` to say so. Of its machine
+        only the short id is on record; where it is, the nodes that are there say, if they all say the same."""
+        with self._lock:
+            known = {seen.known.spec.provider_id for seen in self._nodes.values()}
+            version = self._node_watch.version
+        chosen = self._site.settings.aws_region
+        homes = {region_of(one, chosen): one.rpartition("/")[0] for one in known if instance_id(one)}
+        if instance_id(instance) and len(homes) <= 1:
+            provider_id = f"{next(iter(homes.values()))}/{instance}" if homes else instance
+            self._ask_provider(Gone(name, "", "", version), provider_id, 0)
 
     def _show_again(self, name: str) -> None:
         """Time has passed and something has become due: a condition has stood long enough, or a pod will not die."""

@@ -51,6 +51,10 @@ class PacedFleet:
         with self._lock:
             return self._door.look(node)
 
+    def ask_after(self, node: str, instance: str) -> None:
+        with self._lock:
+            self._door.ask_after(node, instance)
+
     def watch(self, sink: Callable[[Change], None]) -> Callable[[], None]:
         with self._lock:
             stop = self._door.watch(sink)

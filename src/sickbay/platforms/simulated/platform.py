@@ -87,6 +87,11 @@ class SimulatedPlatform:
         found = self.world.nodes.get(node)
         return show_node(self.world, found) if found and found.present else None
 
+    def ask_after(self, node: str, instance: str) -> None:
+        found = self.world.nodes.get(node)
+        if found is not None and found.gone and not found.present and found.instance == instance:
+            self._tell(NodeDeleted(node, found.version, gone=True))
+
     def watch(self, sink: Sink) -> Callable[[], None]:
         self._sinks.append(sink)
         if self._stop_watch is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sickbay.errors import ApiError, UserError
-from sickbay.model import Failed, Lost, Outcome, Retry, Started
+from sickbay.model import Failed, Lost, Outcome, Retry, Started, Unguarded
 from sickbay.platforms.kubernetes.machines.aws import Meaning, is_amazons, meaning, words
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.treatment import FAILED, NEVER, Treatment, move
@@ -17,14 +17,18 @@ from sickbay.platforms.kubernetes.treatment import FAILED, NEVER, Treatment, mov
 THROTTLED_S = 30.0
 
 
-def make(site: Site, name: str, known: Treatment, call: Callable[[], None], what: str, after_s: float) -> Outcome:
-    """Make the call. Started when it was made or may have been; otherwise what is certain, remembered on the node."""
+def make(site: Site, name: str, known: Treatment, call: Callable[[], str | None], what: str, after_s: float) -> Outcome:
+    """Make the call. Started when it was made or may have been; otherwise what is certain, remembered on the node.
+    `call` answers why it was not let in, if it was not: nothing has been tried then."""
     try:
-        call()
+        kept_out = call()
     except Exception as error:
         if not (is_amazons(error) or isinstance(error, ApiError | UserError)):
             raise
         return _failed(site, name, known, error, what, after_s)
+    if kept_out:
+        move(site, name, known, NEVER, f"{what}: {kept_out}")
+        return Unguarded(f"{what}: {kept_out}")
     return Started(after_s, f"{what} was asked for")
 
 
@@ -44,9 +48,9 @@ def _meaning(error: Exception) -> Meaning:
         return Meaning.REFUSED
     if not isinstance(error, ApiError):
         return meaning(error)
-    if error.refused or error.conflict or error.not_found:
-        return Meaning.REFUSED
-    return Meaning.THROTTLED if error.status == 429 else Meaning.UNCLEAR
+    if error.passing or error.status == 429:
+        return Meaning.THROTTLED
+    return Meaning.REFUSED if error.refused or error.conflict or error.not_found else Meaning.UNCLEAR
 
 
 def cannot_look(error: Exception) -> Outcome:
