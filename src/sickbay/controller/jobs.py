@@ -16,9 +16,9 @@ from sickbay.controller.view import View
 from sickbay.core import blame, capacity, recover, versions
 from sickbay.core.keeping import LATER_S
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Action, Case, Job, Recovery, RecoveryPhase
+from sickbay.model import Action, Case, Job, JobPhase, Recovery, RecoveryPhase, Verb
 from sickbay.ports import Stored
-from sickbay.settings import Settings
+from sickbay.settings import LEVELS, Settings
 
 log = logging.getLogger(__name__)
 
@@ -110,12 +110,25 @@ class JobDesk(Asking):
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=self._good(job, now) if waiting and job else None,
-            paused=self._paused(nodes, now),
+            paused=self._paused(nodes, now) or self._forbidden(job, recovery),
         )  # fmt: skip
 
     def _paused(self, nodes: Sequence[str], now: Now) -> str:
         first = nodes[0] if nodes else ""
         return self._view.paused(self._view.nodes.get(first), first, now.wall)
+
+    def _forbidden(self, job: Job | None, recovery: Recovery | None) -> str:
+        """Why the policy lets nobody stop this job, or "". A stop is a drain of the job and takes the same level; what
+        we have stopped ourselves is always brought back."""
+        if job is None or job.phase is JobPhase.STOPPED or (recovery and recovery.phase not in BEFORE_THE_STOP):
+            return ""
+        least = min((self._settings.policy_for(pool).max_verb for pool in self._pools(job)), key=LEVELS.index)
+        if LEVELS.index(least) >= LEVELS.index(Verb.DRAIN):
+            return ""
+        return (
+            f"policy.max_verb is {least}: this job is only watched; raise it to DRAIN to let hurt jobs be stopped "
+            "and restarted on good nodes"
+        )
 
     def _cases(self, job: Job | None) -> tuple[Case, ...]:
         """Open cases on the nodes of a job, in their order. Cases are few; a gang may have thousands of nodes."""
@@ -130,10 +143,13 @@ class JobDesk(Asking):
 
     def _good(self, job: Job, now: Now) -> tuple[str, ...]:
         """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job."""
-        pools = {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}
+        pools = self._pools(job)
         promised = {n for j, s in self._view.recoveries.items() if j != job.id
                     and s.value.phase is RecoveryPhase.RESTARTING for n in s.value.nodes}  # fmt: skip
         return tuple(n for n in sorted(self._view.free) if n not in promised and self._is_good(n, pools, now))
+
+    def _pools(self, job: Job) -> set[str]:
+        return {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}
 
     def _is_good(self, name: str, pools: set[str], now: Now) -> bool:
         node, known = self._view.nodes[name], self._view.records.get(name)
@@ -208,6 +224,7 @@ WANTS_NODES = frozenset(
     {RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY, RecoveryPhase.RESTARTING}
 )
 READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
+BEFORE_THE_STOP = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.STALLED, RecoveryPhase.STOPPING})
 
 
 def _verdict(job: Job | None) -> blame.BlameVerdict | None:

@@ -87,6 +87,7 @@ DEAD = frozenset({JobPhase.FAILED, JobPhase.STOPPED})
 
 
 Move = tuple[JobEvent, str]
+Ruled = tuple[Move | None, Recovery]
 
 
 def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDecision:
@@ -183,13 +184,29 @@ def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
 # --- which event ----------------------------------------------------------------------------------------------------
 
 
-def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> tuple[Move | None, Recovery]:
+def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     ended = _by_others(s, r)
     if ended is not None:
         return ended, r
     if s.paused and r.phase is not P.RUNNING:
-        return None, replace(r, refusal=s.paused, deadline=_deadline(r.phase, policy, now))  # its whole time again
+        return _hands_off(s, r, policy, now)
     return RULES[r.phase](s, r, policy, now)
+
+
+def _hands_off(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    """Paused, or beyond what the policy allows: it has its whole time again afterwards. What its owner or its own
+    controller brings back to life meanwhile needs us no more."""
+    job = s.job
+    assert job is not None
+    if r.phase in (P.STALLED, P.STOPPING) and job.phase is JobPhase.RUNNING and _lives_again(r, job):
+        return (E.PROGRESSED, f"attempt {job.attempt} runs without our help"), _alive(r, job, now)
+    return None, replace(r, refusal=s.paused, deadline=_deadline(r.phase, policy, now))
+
+
+def _lives_again(r: Recovery, job: Job) -> bool:
+    if r.phase is P.STALLED:
+        return r.progressed > r.entered
+    return (job.attempt, job.step) > (r.attempt, r.job_step) or r.journal[-1].event == E.DIED
 
 
 def _by_others(s: JobSlice, r: Recovery) -> Move | None:
@@ -202,9 +219,6 @@ def _by_others(s: JobSlice, r: Recovery) -> Move | None:
     if job.phase is JobPhase.SUSPENDED:
         return (E.SUSPENDED, f"stopped by {job.stopped_by or 'somebody else'}")
     return None
-
-
-Ruled = tuple[Move | None, Recovery]
 
 
 def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:

@@ -19,6 +19,7 @@ from sickbay.settings import JobPolicy, Settings
 from sickbay.stores.memory import MemoryStore
 from testbed.cluster import Cluster
 from testbed.waiting import until
+from tests.builders import a_policy
 from tests.kubernetes.gangs.ground import Ground, WallClock
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -35,7 +36,8 @@ class AloneLeader:
 class Brain:
     def __init__(self, ground: Ground) -> None:
         self.store, self.platform = MemoryStore(), KubernetesPlatform(ground.site)
-        settings = Settings(jobs=JobPolicy(examining_s=2.0))  # nobody runs the checks here: kubelets are kwok's
+        jobs = JobPolicy(examining_s=2.0)  # nobody runs the checks here: kubelets are kwok's
+        settings = Settings(policy=a_policy(), jobs=jobs)
         self._woken = threading.Event()
         self._post = Postman([], WallClock(), self._woken.set, 1.0)
         self._controller = Controller(
