@@ -102,6 +102,30 @@ def test_nothing_else_is_adopted(job: Job | None) -> None:
     assert turn(None, job).recovery is None
 
 
+def drained_job(**changed: Any) -> Job:
+    return a_job(JobPhase.STOPPED, **({"stopped_by": "drain:n2.1"} | changed))
+
+
+def test_a_job_that_our_own_drain_stopped_and_nobody_looks_after_is_adopted_and_brought_back() -> None:
+    said = turn(None, drained_job())
+    assert said.opened
+    assert said.recovery is not None
+    assert (said.recovery.phase, said.recovery.by_drain) == (P.STOPPING, "n2.1")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [drained_job(managed=False), drained_job(stopped_by="llama#1.7"), drained_job(rank_nodes=("n1", ""))],
+    ids=["not opted in", "stopped by its own recovery", "never ran whole"],
+)
+def test_no_other_job_that_is_stopped_is_adopted(job: Job) -> None:
+    assert turn(None, job).recovery is None
+
+
+def test_a_job_that_was_given_up_after_the_drain_stays_with_its_owner() -> None:
+    assert turn(None, drained_job(), given_up=True).recovery is None
+
+
 def test_a_new_step_is_noted() -> None:
     r = after(a_recovery(), a_job(step=140))
     assert (r.job_step, r.progressed) == (140, 1_100.0)

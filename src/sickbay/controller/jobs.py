@@ -36,6 +36,7 @@ class JobDesk(Asking):
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
         self._compared: dict[str, tuple[int, tuple[str, ...]]] = {}  # job -> attempt and nodes whose versions were seen
         self._compare_at: dict[str, float] = {}
+        self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
 
     def begin(self, now: Now) -> None:
         """A new leader has not watched yet: a stall is counted from now, never from somebody else's last look."""
@@ -111,7 +112,19 @@ class JobDesk(Asking):
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=self._good(job, now) if waiting and job else None,
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
+            given_up=stored is None and job is not None and self._gave_up(job),
         )  # fmt: skip
+
+    def _gave_up(self, job: Job) -> bool:
+        """Did we give up the attempt that a drain has stopped? The archive is asked once for each stop."""
+        if job.phase is not JobPhase.STOPPED or not job.managed or not job.stopped_by.startswith("drain:"):
+            return False
+        asked, answer = self._pasts.get(job.id, ("", False))
+        if asked != job.stopped_by:
+            last = next((r for r in self._records.store.history(Recovery, limit=MOST_PAST) if r.job == job.id), None)
+            answer = last is not None and last.phase is RecoveryPhase.FAILED and last.attempt == job.attempt
+            self._pasts[job.id] = (job.stopped_by, answer)
+        return answer
 
     def _paused(self, nodes: Sequence[str], now: Now) -> str:
         first = nodes[0] if nodes else ""
@@ -168,6 +181,7 @@ class JobDesk(Asking):
         asks = not ended and r.pending is not None
         self._expect(job, asks)
         if ended:
+            self._pasts.pop(job, None)
             self._gangs.pop(job, None)
             self._compared.pop(job, None)
         else:
@@ -219,6 +233,7 @@ class JobDesk(Asking):
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
+MOST_PAST = 1_000  # ended recoveries looked through for a job's last one
 RETOLD_S = 600.0  # two cycles of an agent: a gang's nodes do not all speak at once
 WANTS_NODES = frozenset(
     {RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY, RecoveryPhase.RESTARTING}

@@ -93,7 +93,7 @@ Ruled = tuple[Move | None, Recovery]
 def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDecision:
     recovery, opened = s.recovery, False
     if recovery is None:
-        recovery = _adopt(s.job, now, cluster)
+        recovery = _adopt(s, now, cluster)
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
@@ -134,22 +134,32 @@ def _deadline(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None
     return now.watch + float(getattr(policy, setting)) if setting else None
 
 
-def _adopt(job: Job | None, now: Now, cluster: str) -> Recovery | None:
-    """A managed job that runs gets a record, so that its progress is watched from now on.
+def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
+    """A managed job that runs gets a record, so that its progress is watched from now on. So does one that a drain of
+    ours has stopped and that nobody looks after: who else would resume it?
 
     Its steps are counted from the watch time: a job that was given up and started again by its owner gets a second
     record, and the keys of the first one's actions must never come again (a door answers a known key without acting).
     """
-    if job is None or not job.managed or job.phase is not JobPhase.RUNNING:
+    job = s.job
+    if job is None or not job.managed or not (job.phase is JobPhase.RUNNING or _is_orphan(s, job)):
         return None
     newest = job.checkpoint.step if job.checkpoint else -1
-    first, why = int(now.watch), f"{job.id} runs on {len(job.nodes)} nodes"
+    how = "runs" if job.phase is JobPhase.RUNNING else "was stopped by a drain of ours and has no record; it ran"
+    first, why = int(now.watch), f"{job.id} {how} on {len(job.nodes)} nodes"
     entry = Entry(first, "ADOPTED", now.wall, "sickbay", why, P.RUNNING.value)
     return Recovery(
         job=job.id, phase=P.RUNNING, attempt=job.attempt, step=first, entered=now.watch, deadline=None,
         nodes=job.nodes, job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner,
         journal=(entry,), cluster=cluster,
     )  # fmt: skip
+
+
+def _is_orphan(s: JobSlice, job: Job) -> bool:
+    """Stopped whole by our own drain (a rank that was evicted while others had no place yet is no stop), and not given
+    up since."""
+    drained = job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:")
+    return drained and bool(job.rank_nodes) and all(job.rank_nodes) and not s.given_up
 
 
 def _note_progress(r: Recovery, s: JobSlice, now: Now) -> Recovery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from sickbay.kube.objects import Anything
@@ -9,6 +10,7 @@ from sickbay.model import Action, Done, Failed, JobPhase, Lost, Place, Verb
 from sickbay.platforms.kubernetes.drain import drain
 from sickbay.platforms.kubernetes.gangs.restart import restart_job
 from sickbay.platforms.kubernetes.gangs.stop import give_way, stop_job
+from testbed.waiting import until
 from tests.kubernetes.gangs.ground import IGNORE_DISRUPTION, Ground
 
 
@@ -179,6 +181,32 @@ def test_a_drain_ends_the_gang_whole_evicts_none_of_it_and_says_so(ground: Groun
     assert not ground.object(job.id)["status"].get("failed")
     (event,) = ground.events("GivingWay")
     assert f"because case {case} empties a node under it" in event["message"]
+
+
+def test_a_drain_does_not_suspend_a_gang_that_has_never_run_whole(ground: Ground) -> None:
+    """Nobody looks after it yet, so nobody would resume it: its ranks leave one by one."""
+    (node,) = ground.nodes(1)
+    job = ground.job(podFailurePolicy=IGNORE_DISRUPTION)
+    until(lambda: any(pod.status.phase == "Running" for pod in ground.pods()), "one rank runs", 20, 0.1)
+    assert ground.show(job).phase is JobPhase.PENDING
+    case = ground.mark(node)
+    action = Action(f"{case}/2", Verb.DRAIN, Place(node))
+    assert isinstance(ground.do(action, partial(drain, give_way=give_way)), Done)
+    assert not ground.object(job)["spec"].get("suspend")
+
+
+def test_where_jobs_are_not_helped_a_drain_evicts_instead_of_stopping_a_gang_that_nobody_would_resume(
+    ground: Ground,
+) -> None:
+    ground.nodes(2)
+    job = ground.running(ground.job())
+    site = replace(ground.site, helps_jobs=False)
+    case = ground.mark(job.nodes[0])
+    assert give_way(site, case, [ground.pod_on(job.nodes[0])]) == ()
+    whole = ground.object(job.id)
+    assert not whole["spec"].get("suspend")
+    assert "sickbay.dev/stopped" not in whole["metadata"]["annotations"]
+    assert ground.events("NodeIsSick")
 
 
 def test_a_job_that_its_controller_has_ended_is_made_anew_and_never_lost(ground: Ground) -> None:

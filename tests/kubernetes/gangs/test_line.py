@@ -13,7 +13,8 @@ from sickbay.controller.crew import PoolCrew
 from sickbay.controller.loop import Controller
 from sickbay.controller.postman import Postman
 from sickbay.kube.objects import Anything
-from sickbay.model import Blame, Recovery, RecoveryPhase
+from sickbay.model import Blame, JobPhase, Recovery, RecoveryPhase
+from sickbay.platforms.kubernetes.gangs.stop import give_way
 from sickbay.platforms.kubernetes.platform import KubernetesPlatform
 from sickbay.settings import JobPolicy, Settings
 from sickbay.stores.memory import MemoryStore
@@ -106,6 +107,20 @@ def test_a_job_killed_by_a_sick_gpu_is_blamed_on_it_and_runs_again_without_that_
     assert (recovery.attempt, recovery.blame, recovery.suspects) == (2, Blame.HARDWARE, (sick,))
     assert recovery.because == (ECC,)
     assert recovery.lost_steps == 10
+
+
+def test_a_gang_that_a_drain_stopped_and_nobody_has_a_record_of_runs_again(
+    ground: Ground, brain: Callable[[], Brain]
+) -> None:
+    ground.nodes(3)
+    job = ground.running(ground.job())
+    sick = job.rank_nodes[0]
+    assert give_way(ground.site, ground.mark(sick), [ground.pod_on(sick)]) == (job.id,)
+    mind = brain()
+    mind.until(lambda: ground.show(job.id).phase is JobPhase.RUNNING, "it is resumed")
+    again = ground.show(job.id)
+    assert again.attempt == 2
+    assert sick not in again.nodes
 
 
 def _phase(mind: Brain) -> RecoveryPhase | None:

@@ -75,7 +75,7 @@ class Pulse:
         known = {c.step for c in job.checkpoints}
         fresh = tuple(Checkpoint(step, now, job.attempt) for step in reading.saved if step not in known)
         news = self._gangs.put_progress(job, reading.step, now, fresh)
-        if fresh or self._unwritten(gang, job):
+        if self._site.helps_jobs and (fresh or self._unwritten(gang, job)):
             self._write_down(gang)
         if news and reading.step >= 0:
             self._tell(Progress(job.id, 0, reading.step, now))
