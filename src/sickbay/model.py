@@ -402,6 +402,8 @@ class Job:
     stopped_by: str = ""  # key of our action, or "drain:<case>", or a person
     version: int = 0
     cluster: str = ""
+    gpus_per_rank: int = 0  # of one that is stopped; 0: not known, it needs whole nodes
+    unplaced: int = 0  # ranks of this attempt that no node has been found for yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +434,7 @@ class Node:
     capacity: str = ""  # reservation, capacity block, asg, karpenter, spare: read before REPLACE
     opted_out: bool = False
     version: int = 0  # resource version: larger is newer
+    gpus_taken: int = 0  # by the work on it
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sickbay.model import Job, JobPhase, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
@@ -12,7 +13,7 @@ from tests.controller.door import Door, Shift
 DRAINED = a_job(JobPhase.STOPPED, stopped_by="drain:n2.1")
 
 
-def on_duty(job: Job = DRAINED, **settings: object) -> Shift:
+def on_duty(job: Job = DRAINED, **settings: Any) -> Shift:
     return Shift(Door(a_node("n1"), a_node("n2"), a_node("n3"), jobs=(job,)), **settings)
 
 

@@ -155,11 +155,13 @@ class JobDesk(Asking):
         return tuple(sorted(found, key=lambda case: job.nodes.index(case.node)) if len(found) > 1 else found)
 
     def _good(self, job: Job, now: Now) -> tuple[str, ...]:
-        """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job."""
-        pools = self._pools(job)
+        """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job.
+        Free is one with nothing on it, or with as many GPUs as the job wants there."""
+        pools, wanted = self._pools(job), capacity.gpus_per_node(job)
+        free = self._view.free | (self._view.with_room(wanted) if wanted else set())
         promised = {n for j, s in self._view.recoveries.items() if j != job.id
                     and s.value.phase is RecoveryPhase.RESTARTING for n in s.value.nodes}  # fmt: skip
-        return tuple(n for n in sorted(self._view.free) if n not in promised and self._is_good(n, pools, now))
+        return tuple(n for n in sorted(free) if n not in promised and self._is_good(n, pools, now))
 
     def _pools(self, job: Job) -> set[str]:
         return {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}

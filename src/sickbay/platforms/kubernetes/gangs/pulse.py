@@ -54,7 +54,7 @@ class Pulse:
     def round(self) -> int:
         """Ask every gang that can be asked, once; returns how many had made a step."""
         shown = (self._gangs.show(job) for job in self._gangs.managed())
-        jobs = [job for job in shown if job.phase is JobPhase.RUNNING]
+        jobs = [job for job in shown if job.phase is JobPhase.RUNNING and self._is_ours(job)]
         if not jobs:
             return 0
         with ThreadPoolExecutor(min(AT_ONCE, len(jobs))) as pool:

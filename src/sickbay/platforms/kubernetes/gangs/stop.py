@@ -135,6 +135,7 @@ def record_of(site: Site, found: Found, key: str, step: int, *, told: bool) -> w
         key=key, attempt=show.attempt_of(gang.object), at=site.clock.now(), step=step,
         nodes=_nodes(gang.object, [newest[rank].spec.node_name for rank in sorted(newest)]),
         exits=[words.Exit(x.rank, x.node, x.code, list(x.tail)) for x in exits],
+        gpus=max((ranks.gpus_of(pod, site.settings.gpu_resource) for pod in newest.values()), default=0),
     )  # fmt: skip
 
 
