@@ -195,12 +195,22 @@ def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
 
 
 def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    if _is_made_anew(s, r):
+        deadline = _deadline(r.phase, policy, now) if _due(r, now) else r.deadline
+        return None, replace(r, refusal="it is not there while it is made anew", deadline=deadline)
     ended = _by_others(s, r)
     if ended is not None:
         return ended, r
     if s.paused and r.phase is not P.RUNNING:
         return _hands_off(s, r, policy, now)
     return RULES[r.phase](s, r, policy, now)
+
+
+def _is_in_line(r: Recovery, job: Job) -> bool:
+    """The attempt that we asked for is made and may not begin yet: a queue holds it, or others have the GPUs."""
+    if r.phase not in (P.RESTARTING, P.WAITING_FOR_CAPACITY) or job.attempt <= r.attempt:
+        return False
+    return job.phase is JobPhase.SUSPENDED or (job.phase is JobPhase.PENDING and job.unplaced > 0)
 
 
 def _hands_off(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -219,6 +229,14 @@ def _lives_again(r: Recovery, job: Job) -> bool:
     return (job.attempt, job.step) > (r.attempt, r.job_step) or r.journal[-1].event == E.DIED
 
 
+def _is_made_anew(s: JobSlice, r: Recovery) -> bool:
+    """Some jobs must be deleted to be restarted. Once that call was sent, only its own answer says that there is no
+    such job any more: whoever believed the deletion would leave a job that was half restarted to nobody."""
+    gone = s.job is None or s.job.phase is JobPhase.GONE
+    sent = r.phase is P.RESTARTING and r.pending is not None and r.pending.sends > 0
+    return gone and sent and not isinstance(_answer(s, r), Failed | Unguarded | Lost)
+
+
 def _by_others(s: JobSlice, r: Recovery) -> Move | None:
     """Preemption, suspension and deletion by others are not failures."""
     job = s.job
@@ -226,7 +244,7 @@ def _by_others(s: JobSlice, r: Recovery) -> Move | None:
         return (E.DELETED, "the job was deleted")
     if job.phase is JobPhase.SUCCEEDED:
         return (E.COMPLETED, f"finished at step {job.step}")
-    if job.phase is JobPhase.SUSPENDED:
+    if job.phase is JobPhase.SUSPENDED and not _is_in_line(r, job):
         return (E.SUSPENDED, f"stopped by {job.stopped_by or 'somebody else'}")
     return None
 
@@ -373,10 +391,29 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         event = E.DRAINED if by else E.DIED
         return (event, f"attempt {job.attempt}: {_how_it_died(job)}"), replace(r, attempt=job.attempt, by_drain=by)
     if isinstance(outcome, Done):
-        return None, replace(r, pending=None)
+        r = replace(r, pending=None)
+    if _is_in_line(r, job):
+        return None, _in_line(r, job, policy, now)
+    if r.refusal:  # it waited until now: the time of a start begins here
+        return None, replace(r, refusal="", deadline=_deadline(r.phase, policy, now))
     if _due(r, now):
         return (E.TIMED_OUT, "no first step in time"), replace(r, attempt=max(r.attempt, job.attempt))
     return None, r
+
+
+def _in_line(r: Recovery, job: Job, policy: JobPolicy, now: Now) -> Recovery:
+    """Waiting in line is no failure to start, however long it lasts; its owner is told from time to time."""
+    why = f"attempt {job.attempt} is made and waits for a place: {_what_it_waits_for(job)}"
+    if r.refusal and not _due(r, now):
+        return replace(r, refusal=why)
+    told = (*r.notices, explain.waits(r, why, now.wall))[-8:] if r.refusal else r.notices
+    return replace(r, refusal=why, notices=told, deadline=now.watch + policy.capacity_s)
+
+
+def _what_it_waits_for(job: Job) -> str:
+    if job.phase is JobPhase.SUSPENDED:
+        return f"it is held by {job.stopped_by or 'somebody else'}"
+    return f"{job.unplaced} of {job.ranks} ranks have no node yet"
 
 
 def _resumed(r: Recovery, job: Job, now: Now) -> Recovery:
