@@ -74,7 +74,8 @@ def test_dead_pods_of_an_earlier_attempt_say_nothing_about_this_one() -> None:
 
 def test_a_job_given_back_to_its_queue_has_not_failed_by_the_dead_of_the_attempt_before() -> None:
     notes = {"sickbay.dev/attempt": "2", "sickbay.dev/stopped": '{"key":"j#1.7","attempt":1}'}
-    gang = a_gang(a_pod(0, "Failed", code=1), notes=notes)
+    held = [Condition("Suspended", "True")]  # by its controller's word, which comes after its queue's
+    gang = a_gang(a_pod(0, "Failed", code=1, made=3), notes=notes, conditions=held, start_time="2026-01-01T00:00:02Z")
     assert shown(gang).phase is JobPhase.PENDING
     begun = a_gang(a_pod(0, "Failed", code=1, made=9), notes=notes, start_time="2026-01-01T00:00:05Z")
     assert shown(begun).phase is JobPhase.FAILED

@@ -106,14 +106,16 @@ def is_earlier(gang: Gang, pod: PodObject) -> bool:
     if pod.status.phase != "Failed":
         return False
     started = gang.object.status.start_time  # reset by a resume; both times are the control plane's own
-    return pod.metadata.creation_timestamp < started if started else _has_yet_to_begin(gang)
+    return (bool(started) and pod.metadata.creation_timestamp < started) or _has_yet_to_begin(gang)
 
 
 def _has_yet_to_begin(gang: Gang) -> bool:
     """A Job that we have given back to its queue, and its controller has not begun with: what is dead there died
     before."""
     stop = words.read_stop(gang.object.metadata.annotation(words.STOPPED))
-    return gang.kind.word == "job" and stop is not None and stop.attempt < attempt_of(gang.object)
+    if gang.kind.word != "job" or stop is None or stop.attempt >= attempt_of(gang.object):
+        return False
+    return any(c.type == "Suspended" and c.status == "True" for c in gang.object.status.conditions or ())
 
 
 def dead_ranks(gang: Gang, memory: Memory) -> dict[int, PodObject]:
