@@ -91,7 +91,7 @@ class ApiError(SickbayError):
         return self.status == 410
 
     @property
-    def passing(self) -> bool:
+    def not_now(self) -> bool:
         """It may say something else in a moment: no answer, too many requests, or trouble of its own."""
         return self.status in (0, 429) or self.status >= 500
 

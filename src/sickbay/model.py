@@ -404,6 +404,8 @@ class Job:
     version: int = 0
     cluster: str = ""
     unread: str = ""  # why its steps cannot be read now: as long as they cannot, that it tells none says nothing
+    gpus_per_rank: int = 0  # of one that is stopped; 0: not known, it needs whole nodes
+    unplaced: int = 0  # ranks of this attempt that no node has been found for yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +436,7 @@ class Node:
     capacity: str = ""  # reservation, capacity block, asg, karpenter, spare: read before REPLACE
     opted_out: bool = False
     version: int = 0  # resource version: larger is newer
+    gpus_taken: int = 0  # by the work on it
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ class Policy:
     """What we may do to the nodes of one pool. Every key can be overridden per pool."""
 
     max_verb: str = "OBSERVE"
-    """How far we may go: one of LEVELS. OBSERVE by default: trust is earned rung by rung."""
+    """How far we may go: one of LEVELS. OBSERVE by default: trust is earned rung by rung. Hurt jobs are stopped and
+    restarted from DRAIN on."""
     max_out: Limit = Limit(percent=10.0, at_least=2)
     """Nodes out of service at once: our cordons, ESCALATED, NotReady and others' cordons together."""
     at_once: Limit = Limit(percent=5.0, at_least=1)

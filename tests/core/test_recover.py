@@ -102,6 +102,30 @@ def test_nothing_else_is_adopted(job: Job | None) -> None:
     assert turn(None, job).recovery is None
 
 
+def drained_job(**changed: Any) -> Job:
+    return a_job(JobPhase.STOPPED, **({"stopped_by": "drain:n2.1"} | changed))
+
+
+def test_a_job_that_our_own_drain_stopped_and_nobody_looks_after_is_adopted_and_brought_back() -> None:
+    said = turn(None, drained_job())
+    assert said.opened
+    assert said.recovery is not None
+    assert (said.recovery.phase, said.recovery.by_drain) == (P.STOPPING, "n2.1")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [drained_job(managed=False), drained_job(stopped_by="llama#1.7"), drained_job(rank_nodes=("n1", ""))],
+    ids=["not opted in", "stopped by its own recovery", "never ran whole"],
+)
+def test_no_other_job_that_is_stopped_is_adopted(job: Job) -> None:
+    assert turn(None, job).recovery is None
+
+
+def test_a_job_that_was_given_up_after_the_drain_stays_with_its_owner() -> None:
+    assert turn(None, drained_job(), given_up=True).recovery is None
+
+
 def test_a_new_step_is_noted() -> None:
     r = after(a_recovery(), a_job(step=140))
     assert (r.job_step, r.progressed) == (140, 1_100.0)
@@ -546,3 +570,71 @@ def test_a_suspect_that_is_good_again_is_used_when_nothing_else_is_left() -> Non
     assert (r.phase, r.nodes) == (P.RESTARTING, ("n1", "n2"))
     spared = after(waiting(suspects=("n2",)), DEAD, good=("n1", "n2", "n3"))
     assert spared.nodes == ("n1", "n3")
+
+
+# --- the attempt that we asked for waits in line ----------------------------------------------------------------------
+
+
+IN_LINE = [
+    a_job(JobPhase.SUSPENDED, attempt=2, stopped_by="Kueue"),
+    a_job(JobPhase.PENDING, attempt=2, unplaced=1),
+]
+
+
+@pytest.mark.parametrize("job", IN_LINE, ids=["held by its queue", "no node is free for a rank"])
+def test_a_restarted_gang_that_waits_for_its_place_has_not_failed_to_start_however_long_it_waits(job: Job) -> None:
+    r = answered(restarting(), job, Done("it is made"))
+    for hour in range(1, 6):
+        r = after(r, job, 1_100.0 + hour * 3_700.0)
+    assert r.phase is P.RESTARTING
+    assert "attempt 2 is made and waits for a place" in r.refusal
+    assert r.notices[-1].title == "llama waits for capacity"
+
+
+@pytest.mark.parametrize("job", IN_LINE, ids=["held by its queue", "no node is free for a rank"])
+def test_once_it_has_its_place_it_must_start_in_time(job: Job) -> None:
+    r = after(restarting(pending=None), job, 50_000.0)
+    begun = replace(job, phase=JobPhase.RUNNING, step=80, unplaced=0)
+    r = after(r, begun, 60_000.0)
+    assert (r.phase, r.refusal) == (P.RESTARTING, "")
+    assert after(r, begun, 60_000.0 + POLICY.restarting_s - 1).phase is P.RESTARTING
+    assert after(r, begun, 60_000.0 + POLICY.restarting_s).phase is P.STOPPING
+
+
+def test_a_gang_whose_ranks_all_have_their_nodes_must_start_in_time() -> None:
+    assert (
+        after(restarting(pending=None, deadline=2_000.0), a_job(JobPhase.PENDING, attempt=2), 2_000.0).phase
+        is P.STOPPING
+    )
+
+
+def test_a_restart_whose_second_half_is_refused_is_asked_for_again_although_the_queue_holds_the_job() -> None:
+    held = IN_LINE[0]
+    r = answered(restarting(), held, Failed("it never arrived"))
+    assert r.phase is P.WAITING_FOR_CAPACITY
+    r = after(r, held, 1_200.0, good=("n1", "n2"))
+    assert (r.phase, r.pending and r.pending.args["attempt"]) == (P.RESTARTING, "2")
+
+
+def test_an_owner_who_suspends_the_attempt_before_ours_is_made_has_the_last_word() -> None:
+    assert after(restarting(), a_job(JobPhase.SUSPENDED)).phase is P.STOPPED
+
+
+# --- a job that must be deleted to be restarted -----------------------------------------------------------------------
+
+
+def sent() -> Action:
+    return replace(asks(Verb.RESTART_JOB), sends=1)
+
+
+@pytest.mark.parametrize("job", [None, a_job(JobPhase.GONE)], ids=["not there", "deleted"])
+def test_while_a_restart_is_under_way_a_deletion_is_believed_only_from_the_door(job: Job | None) -> None:
+    r = after(restarting(pending=sent(), deadline=2_000.0), job, 3_000.0)
+    assert (r.phase, r.deadline) == (P.RESTARTING, 3_000.0 + POLICY.restarting_s)
+    assert after(r, job, outcome=Done("made anew"), answers="llama#5").pending is not None
+    assert after(r, job, outcome=Failed("there is no such job"), answers="llama#5").phase is P.GONE
+
+
+def test_a_job_that_was_made_anew_goes_on() -> None:
+    r = after(restarting(pending=sent()), a_job(JobPhase.GONE))
+    assert after(r, a_job(attempt=2, step=81)).phase is P.RUNNING

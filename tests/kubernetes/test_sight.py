@@ -161,7 +161,7 @@ def test_every_change_is_told_with_a_growing_version_until_the_watch_is_stopped(
     assert len(told) == count
 
 
-def test_work_that_comes_or_goes_tells_its_node_again_once_for_a_gang(
+def test_work_that_comes_or_goes_tells_its_node_again_if_that_shows(
     scene: Scene, nodes: Nodes, namespace: str, api: Api
 ) -> None:
     (here,) = nodes(1, labels=scene.mine)
@@ -172,7 +172,7 @@ def test_work_that_comes_or_goes_tells_its_node_again_once_for_a_gang(
     until(lambda: (n := told.last(here)) is not None and n.jobs == (job,), "the gang is told")
     for rank in range(4):
         runs(api, namespace, f"train-{rank}")
-    by_work = {(n.version, n.jobs) for n in told.of(here)}
+    by_work = {(n.version, n.jobs, n.gpus_taken) for n in told.of(here)}
     assert len(by_work) == len(told.of(here)), "the same sight was told twice"
     for rank in range(4):
         api.delete(names.pod(namespace, f"train-{rank}"), {"gracePeriodSeconds": 0})
@@ -194,7 +194,36 @@ def test_a_job_is_told_and_shown(scene: Scene, nodes: Nodes, namespace: str, api
 
     until(lambda: JobPhase.RUNNING in phases(), "the job runs")
     until(lambda: (n := told.last(here)) is not None and n.jobs == (job,), "its node carries it")
+    last = told.last(here)
+    assert last is not None
+    assert last.gpus_taken == 8
     assert job in {j.id for j in eyes.observe().jobs}
+
+
+def test_a_job_that_never_was_on_a_node_of_ours_is_not_shown_to_anybody_who_takes_over(
+    scene: Scene, nodes: Nodes, namespace: str, api: Api
+) -> None:
+    """A whole namespace may opt in: its small jobs on other nodes are none of our business."""
+    (here,), (elsewhere,) = nodes(1, labels=scene.mine), nodes(1)
+    for name, node in (("ours", here), ("small", elsewhere)):
+        spec = {"restartPolicy": "Never", "nodeName": node, "containers": [{"name": "main", "image": "train"}]}
+        meta = {"name": name, "labels": {"sickbay.dev/recover": "managed"}}
+        api.create(names.jobs(namespace), {"metadata": meta, "spec": {"template": {"spec": spec}}}, Anything)
+    ours, small = f"{namespace}/job/ours", f"{namespace}/job/small"
+    first = scene.eyes()
+    first.observe()
+    until(lambda: {ours, small} <= {job.id for job in first.gangs.all() if job.nodes}, "both run")
+    next_leader = scene.eyes()
+    told = told_by(next_leader)
+    shown = {job.id for job in next_leader.observe().jobs}
+    assert ours in shown
+    assert small not in shown
+    api.delete(f"{names.jobs(namespace)}/ours", {"propagationPolicy": "Background"})
+    gone = [JobPhase.GONE]
+    until(
+        lambda: [c.job.phase for c in told if isinstance(c, JobChanged) and c.job.id == ours][-1:] == gone,
+        "one that ran before we looked is told to be gone",
+    )
 
 
 def test_nothing_is_told_before_everything_was_seen(scene: Scene, nodes: Nodes, namespace: str, api: Api) -> None:

@@ -16,9 +16,9 @@ from sickbay.controller.view import View
 from sickbay.core import blame, capacity, recover, versions
 from sickbay.core.keeping import LATER_S, owed
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Action, Case, Job, Recovery, RecoveryPhase
+from sickbay.model import Action, Case, Job, JobPhase, Recovery, RecoveryPhase, Verb
 from sickbay.ports import Stored
-from sickbay.settings import Settings
+from sickbay.settings import LEVELS, Settings
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class JobDesk(Asking):
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
         self._compared: dict[str, tuple[int, tuple[str, ...]]] = {}  # job -> attempt and nodes whose versions were seen
         self._compare_at: dict[str, float] = {}
+        self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
 
     def begin(self, now: Now) -> None:
         """A new leader has not watched yet: a stall is counted from now, never from somebody else's last look."""
@@ -111,12 +112,37 @@ class JobDesk(Asking):
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=self._good(job, now) if waiting and job else None,
-            paused=self._paused(nodes, now),
+            paused=self._paused(nodes, now) or self._forbidden(job, recovery),
+            given_up=stored is None and job is not None and self._gave_up(job),
         )  # fmt: skip
+
+    def _gave_up(self, job: Job) -> bool:
+        """Did we give up the attempt that a drain has stopped? The archive is asked once for each stop."""
+        if job.phase is not JobPhase.STOPPED or not job.managed or not job.stopped_by.startswith("drain:"):
+            return False
+        asked, answer = self._pasts.get(job.id, ("", False))
+        if asked != job.stopped_by:
+            last = next((r for r in self._records.store.history(Recovery, limit=MOST_PAST) if r.job == job.id), None)
+            answer = last is not None and last.phase is RecoveryPhase.FAILED and last.attempt == job.attempt
+            self._pasts[job.id] = (job.stopped_by, answer)
+        return answer
 
     def _paused(self, nodes: Sequence[str], now: Now) -> str:
         first = nodes[0] if nodes else ""
         return self._view.paused(self._view.nodes.get(first), first, now.wall)
+
+    def _forbidden(self, job: Job | None, recovery: Recovery | None) -> str:
+        """Why the policy lets nobody stop this job, or "". A stop is a drain of the job and takes the same level; what
+        we have stopped ourselves is always brought back."""
+        if job is None or job.phase is JobPhase.STOPPED or (recovery and recovery.phase not in BEFORE_THE_STOP):
+            return ""
+        least = min((self._settings.policy_for(pool).max_verb for pool in self._pools(job)), key=LEVELS.index)
+        if LEVELS.index(least) >= LEVELS.index(Verb.DRAIN):
+            return ""
+        return (
+            f"policy.max_verb is {least}: this job is only watched; raise it to DRAIN to let hurt jobs be stopped "
+            "and restarted on good nodes"
+        )
 
     def _cases(self, job: Job | None) -> tuple[Case, ...]:
         """Open cases on the nodes of a job, in their order. Cases are few; a gang may have thousands of nodes."""
@@ -130,11 +156,16 @@ class JobDesk(Asking):
         return tuple(sorted(found, key=lambda case: job.nodes.index(case.node)) if len(found) > 1 else found)
 
     def _good(self, job: Job, now: Now) -> tuple[str, ...]:
-        """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job."""
-        pools = {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}
+        """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job.
+        Free is one with nothing on it, or with as many GPUs as the job wants there."""
+        pools, wanted = self._pools(job), capacity.gpus_per_node(job)
+        free = self._view.free | (self._view.with_room(wanted) if wanted else set())
         promised = {n for j, s in self._view.recoveries.items() if j != job.id
                     and s.value.phase is RecoveryPhase.RESTARTING for n in s.value.nodes}  # fmt: skip
-        return tuple(n for n in sorted(self._view.free) if n not in promised and self._is_good(n, pools, now))
+        return tuple(n for n in sorted(free) if n not in promised and self._is_good(n, pools, now))
+
+    def _pools(self, job: Job) -> set[str]:
+        return {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}
 
     def _is_good(self, name: str, pools: set[str], now: Now) -> bool:
         node, known = self._view.nodes[name], self._view.records.get(name)
@@ -155,6 +186,7 @@ class JobDesk(Asking):
         asks = not ended and r.pending is not None
         self._expect(job, asks)
         if ended:
+            self._pasts.pop(job, None)
             self._gangs.pop(job, None)
             self._compared.pop(job, None)
         else:
@@ -210,11 +242,13 @@ class JobDesk(Asking):
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
+MOST_PAST = 1_000  # ended recoveries looked through for a job's last one
 RETOLD_S = 600.0  # two cycles of an agent: a gang's nodes do not all speak at once
 WANTS_NODES = frozenset(
     {RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY, RecoveryPhase.RESTARTING}
 )
 READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
+BEFORE_THE_STOP = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.STALLED, RecoveryPhase.STOPPING})
 
 
 def _verdict(job: Job | None) -> blame.BlameVerdict | None:

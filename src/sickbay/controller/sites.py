@@ -101,7 +101,8 @@ def _kubernetes(settings: Settings, trial: Trial) -> Site:
 
     clock, kube = RealClock(), settings.kubernetes
     api = open_api(kube.kubeconfig, kube.context)
-    platform = KubernetesPlatform(site_of(api, kube, clock, settings.cluster), partial(opens_gates, settings))
+    place = site_of(api, kube, clock, settings.cluster, helps_jobs=settings.jobs.enabled)
+    platform = KubernetesPlatform(place, partial(opens_gates, settings))
     return Site(platform, clock, close=platform.close, rivals=lambda: _rivals(platform), api=api,
                 instance=platform.eyes.instance, watch_age=platform.eyes.age_s)  # fmt: skip
 

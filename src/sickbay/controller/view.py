@@ -226,6 +226,11 @@ class View:
     def open_cases(self) -> Iterator[Case]:
         return (stored.value for stored in self.cases.values())
 
+    def with_room(self, gpus: int) -> set[str]:
+        """Nodes that are open for work and have so many GPUs that nobody holds, whatever else lives on them."""
+        roomy = (n for n in self.nodes.values() if n.gpus_allocatable - n.gpus_taken >= gpus)
+        return {n.name for n in roomy if not n.gone and not _is_unavailable(n)}
+
     def active_pauses(self, wall: float) -> frozenset[str]:
         """Scopes on which hands are off now."""
         return frozenset(p.scope for p in self.pauses.values() if p.until is None or wall < p.until)

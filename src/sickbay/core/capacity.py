@@ -5,6 +5,7 @@ Called by core/recover.py; controller/jobs.py says which nodes are good.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sickbay.model import Checkpoint, Job, Recovery
@@ -32,6 +33,11 @@ def words(job: Job, nodes: tuple[str, ...]) -> str:
     if not new:
         return "the same nodes are good"
     return f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in chosen)}"
+
+
+def gpus_per_node(job: Job) -> int:
+    """The most that a node of this job must have for it; 0 when nobody knows."""
+    return job.gpus_per_rank * max(Counter(job.rank_nodes).values(), default=0)
 
 
 def choose(job: Job, good: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...] | None:

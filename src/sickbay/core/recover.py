@@ -88,12 +88,13 @@ DEAD = frozenset({JobPhase.FAILED, JobPhase.STOPPED})
 
 
 Move = tuple[JobEvent, str]
+Ruled = tuple[Move | None, Recovery]
 
 
 def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDecision:
     recovery, opened = s.recovery, False
     if recovery is None:
-        recovery = _adopt(s.job, now, cluster)
+        recovery = _adopt(s, now, cluster)
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
@@ -134,22 +135,32 @@ def _deadline(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None
     return now.watch + float(getattr(policy, setting)) if setting else None
 
 
-def _adopt(job: Job | None, now: Now, cluster: str) -> Recovery | None:
-    """A managed job that runs gets a record, so that its progress is watched from now on.
+def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
+    """A managed job that runs gets a record, so that its progress is watched from now on. So does one that a drain of
+    ours has stopped and that nobody looks after: who else would resume it?
 
     Its steps are counted from the watch time: a job that was given up and started again by its owner gets a second
     record, and the keys of the first one's actions must never come again (a door answers a known key without acting).
     """
-    if job is None or not job.managed or job.phase is not JobPhase.RUNNING:
+    job = s.job
+    if job is None or not job.managed or not (job.phase is JobPhase.RUNNING or _is_orphan(s, job)):
         return None
     newest = job.checkpoint.step if job.checkpoint else -1
-    first, why = int(now.watch), f"{job.id} runs on {len(job.nodes)} nodes"
+    how = "runs" if job.phase is JobPhase.RUNNING else "was stopped by a drain of ours and has no record; it ran"
+    first, why = int(now.watch), f"{job.id} {how} on {len(job.nodes)} nodes"
     entry = Entry(first, "ADOPTED", now.wall, "sickbay", why, P.RUNNING.value)
     return Recovery(
         job=job.id, phase=P.RUNNING, attempt=job.attempt, step=first, entered=now.watch, deadline=None,
         nodes=job.nodes, job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner,
         journal=(entry,), cluster=cluster,
     )  # fmt: skip
+
+
+def _is_orphan(s: JobSlice, job: Job) -> bool:
+    """Stopped whole by our own drain (a rank that was evicted while others had no place yet is no stop), and not given
+    up since."""
+    drained = job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:")
+    return drained and bool(job.rank_nodes) and all(job.rank_nodes) and not s.given_up
 
 
 def _note_progress(r: Recovery, s: JobSlice, now: Now) -> Recovery:
@@ -196,13 +207,47 @@ def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
 # --- which event ----------------------------------------------------------------------------------------------------
 
 
-def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> tuple[Move | None, Recovery]:
+def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    if _is_made_anew(s, r):
+        deadline = _deadline(r.phase, policy, now) if _due(r, now) else r.deadline
+        return None, replace(r, refusal="it is not there while it is made anew", deadline=deadline)
     ended = _by_others(s, r)
     if ended is not None:
         return ended, r
     if s.paused and r.phase is not P.RUNNING:
-        return None, replace(r, refusal=s.paused, deadline=_deadline(r.phase, policy, now))  # its whole time again
+        return _hands_off(s, r, policy, now)
     return RULES[r.phase](s, r, policy, now)
+
+
+def _is_in_line(r: Recovery, job: Job) -> bool:
+    """The attempt that we asked for is made and may not begin yet: a queue holds it, or others have the GPUs."""
+    if r.phase not in (P.RESTARTING, P.WAITING_FOR_CAPACITY) or job.attempt <= r.attempt:
+        return False
+    return job.phase is JobPhase.SUSPENDED or (job.phase is JobPhase.PENDING and job.unplaced > 0)
+
+
+def _hands_off(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    """Paused, or beyond what the policy allows: it has its whole time again afterwards. What its owner or its own
+    controller brings back to life meanwhile needs us no more."""
+    job = s.job
+    assert job is not None
+    if r.phase in (P.STALLED, P.STOPPING) and job.phase is JobPhase.RUNNING and _lives_again(r, job):
+        return (E.PROGRESSED, f"attempt {job.attempt} runs without our help"), _alive(r, job, now)
+    return None, replace(r, refusal=s.paused, deadline=_deadline(r.phase, policy, now))
+
+
+def _lives_again(r: Recovery, job: Job) -> bool:
+    if r.phase is P.STALLED:
+        return r.progressed > r.entered
+    return (job.attempt, job.step) > (r.attempt, r.job_step) or r.journal[-1].event == E.DIED
+
+
+def _is_made_anew(s: JobSlice, r: Recovery) -> bool:
+    """Some jobs must be deleted to be restarted. Once that call was sent, only its own answer says that there is no
+    such job any more: whoever believed the deletion would leave a job that was half restarted to nobody."""
+    gone = s.job is None or s.job.phase is JobPhase.GONE
+    sent = r.phase is P.RESTARTING and r.pending is not None and r.pending.sends > 0
+    return gone and sent and not isinstance(_answer(s, r), Failed | Unguarded | Lost)
 
 
 def _by_others(s: JobSlice, r: Recovery) -> Move | None:
@@ -212,12 +257,9 @@ def _by_others(s: JobSlice, r: Recovery) -> Move | None:
         return (E.DELETED, "the job was deleted")
     if job.phase is JobPhase.SUCCEEDED:
         return (E.COMPLETED, f"finished at step {job.step}")
-    if job.phase is JobPhase.SUSPENDED:
+    if job.phase is JobPhase.SUSPENDED and not _is_in_line(r, job):
         return (E.SUSPENDED, f"stopped by {job.stopped_by or 'somebody else'}")
     return None
-
-
-Ruled = tuple[Move | None, Recovery]
 
 
 def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -373,10 +415,29 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         event = E.DRAINED if by else E.DIED
         return (event, f"attempt {job.attempt}: {_how_it_died(job)}"), replace(r, attempt=job.attempt, by_drain=by)
     if isinstance(outcome, Done):
-        return None, replace(r, pending=None)
+        r = replace(r, pending=None)
+    if _is_in_line(r, job):
+        return None, _in_line(r, job, policy, now)
+    if r.refusal:  # it waited until now: the time of a start begins here
+        return None, replace(r, refusal="", deadline=_deadline(r.phase, policy, now))
     if _due(r, now):
         return (E.TIMED_OUT, "no first step in time"), replace(r, attempt=max(r.attempt, job.attempt))
     return None, r
+
+
+def _in_line(r: Recovery, job: Job, policy: JobPolicy, now: Now) -> Recovery:
+    """Waiting in line is no failure to start, however long it lasts; its owner is told from time to time."""
+    why = f"attempt {job.attempt} is made and waits for a place: {_what_it_waits_for(job)}"
+    if r.refusal and not _due(r, now):
+        return replace(r, refusal=why)
+    told = (*r.notices, explain.waits(r, why, now.wall))[-8:] if r.refusal else r.notices
+    return replace(r, refusal=why, notices=told, deadline=now.watch + policy.capacity_s)
+
+
+def _what_it_waits_for(job: Job) -> str:
+    if job.phase is JobPhase.SUSPENDED:
+        return f"it is held by {job.stopped_by or 'somebody else'}"
+    return f"{job.unplaced} of {job.ranks} ranks have no node yet"
 
 
 def _resumed(r: Recovery, job: Job, now: Now) -> Recovery:

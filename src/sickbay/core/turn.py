@@ -117,6 +117,7 @@ class JobSlice:
     verdict: BlameVerdict | None = None  # of the dead ranks' logs
     good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
     paused: str = ""
+    given_up: bool = False  # it has no record because the last one gave up this very attempt
 
 
 @dataclass(frozen=True, slots=True)

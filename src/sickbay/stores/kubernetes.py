@@ -401,5 +401,5 @@ class KubernetesStore:
         try:
             yield
         except ApiError as error:
-            kind = NotNow if error.passing else StoreError
+            kind = NotNow if error.not_now or error.passing else StoreError
             raise kind(f"{what}: {explained(error, self.namespace)}") from error

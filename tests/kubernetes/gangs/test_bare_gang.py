@@ -5,7 +5,7 @@ from __future__ import annotations
 from sickbay.kube import names
 from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, JobPhase, Lost, Started
-from sickbay.platforms.kubernetes.gangs import bare
+from sickbay.platforms.kubernetes.gangs import bare, words
 from sickbay.platforms.kubernetes.gangs.restart import restart_job
 from sickbay.platforms.kubernetes.gangs.stop import give_way, stop_job
 from tests.kubernetes.gangs.ground import MANAGED, Ground
@@ -94,6 +94,41 @@ def test_a_gang_whose_pods_nobody_kept_is_not_restarted(ground: Ground) -> None:
     outcome = restart_job(ground.site, ground.restart(ground.show(job.id)))
     assert isinstance(outcome, Failed)
     assert "nobody has kept its pods' manifests" in outcome.why
+
+
+def test_a_gang_that_is_applied_again_after_its_end_is_a_gang_of_its_own(ground: Ground) -> None:
+    """What is kept of the one before says nothing about it, and goes when this one is stopped."""
+    here = ground.nodes(2)
+    first = ground.running(a_gang(ground))
+    ground.do(ground.stop(first))
+    ground.do(ground.restart(first, *here))
+    assert ground.running(first.id).attempt == 2
+    for pod in ground.pods():
+        ground.api.delete(ground.pod_path(pod), {"gracePeriodSeconds": 0})
+    ground.until_pods(0)
+    second = ground.running(a_gang(ground))
+    assert (second.attempt, second.managed, second.stopped_by) == (1, True, "")
+    sick = second.rank_nodes[0]
+    assert give_way(ground.site, ground.mark(sick), [ground.pod_on(sick)]) == (second.id,)
+    ground.until_pods(0)
+    assert ground.show(second.id).phase is JobPhase.STOPPED
+    assert isinstance(ground.do(ground.stop(ground.show(second.id))), Done)
+    assert isinstance(ground.do(ground.restart(second, *second.rank_nodes[1:])), Done)
+    assert ground.attempt(second.id, 2).attempt == 2
+
+
+def test_what_was_kept_of_a_gang_goes_with_its_end_and_not_while_it_is_only_stopped(ground: Ground) -> None:
+    here = ground.nodes(2)
+    job = ground.running(a_gang(ground))
+    ground.do(ground.stop(job))
+    bare.forget(ground.site, job.id)
+    assert isinstance(ground.do(ground.restart(job, *here)), Done)
+    ground.running(job.id)
+    for pod in ground.pods():
+        ground.succeed(pod)
+    bare.forget(ground.site, job.id)
+    kept = ground.api.list(f"/api/v1/namespaces/{ground.namespace}/configmaps", Anything, labelSelector=words.GANG)
+    assert not kept
 
 
 def test_what_is_kept_is_small() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from sickbay.kube.objects import Anything
-from sickbay.model import Action, Done, Failed, JobPhase, Lost, Place, Verb
+from sickbay.model import Action, Done, Failed, JobPhase, Lost, Outcome, Place, Retry, Verb
 from sickbay.platforms.kubernetes.drain import drain
 from sickbay.platforms.kubernetes.gangs.restart import restart_job
 from sickbay.platforms.kubernetes.gangs.stop import give_way, stop_job
+from testbed.waiting import until
 from tests.kubernetes.gangs.ground import IGNORE_DISRUPTION, Ground
 
 
@@ -29,7 +32,7 @@ def test_a_stopped_gang_restarts_elsewhere_as_the_same_object_with_its_budget_un
     case = ground.mark(sick)
     assert give_way(ground.site, case, [ground.pod_on(sick)]) == (job.id,)
     down = ground.phase(job.id, JobPhase.STOPPED)
-    assert down.stopped_by == f"drain:{case}"
+    assert (down.stopped_by, down.gpus_per_rank) == (f"drain:{case}", 8)
     assert set(down.nodes) == set(job.nodes)
     assert isinstance(ground.do(ground.stop(down)), Done)
     good = [node for node in here if node != sick]
@@ -181,6 +184,32 @@ def test_a_drain_ends_the_gang_whole_evicts_none_of_it_and_says_so(ground: Groun
     assert f"because case {case} empties a node under it" in event["message"]
 
 
+def test_a_drain_does_not_suspend_a_gang_that_has_never_run_whole(ground: Ground) -> None:
+    """Nobody looks after it yet, so nobody would resume it: its ranks leave one by one."""
+    (node,) = ground.nodes(1)
+    job = ground.job(podFailurePolicy=IGNORE_DISRUPTION)
+    until(lambda: any(pod.status.phase == "Running" for pod in ground.pods()), "one rank runs", 20, 0.1)
+    assert ground.show(job).phase is JobPhase.PENDING
+    case = ground.mark(node)
+    action = Action(f"{case}/2", Verb.DRAIN, Place(node))
+    assert isinstance(ground.do(action, partial(drain, give_way=give_way)), Done)
+    assert not ground.object(job)["spec"].get("suspend")
+
+
+def test_where_jobs_are_not_helped_a_drain_evicts_instead_of_stopping_a_gang_that_nobody_would_resume(
+    ground: Ground,
+) -> None:
+    ground.nodes(2)
+    job = ground.running(ground.job())
+    site = replace(ground.site, helps_jobs=False)
+    case = ground.mark(job.nodes[0])
+    assert give_way(site, case, [ground.pod_on(job.nodes[0])]) == ()
+    whole = ground.object(job.id)
+    assert not whole["spec"].get("suspend")
+    assert not whole["metadata"].get("annotations")
+    assert ground.events("NodeIsSick")
+
+
 def test_a_job_that_its_controller_has_ended_is_made_anew_and_never_lost(ground: Ground) -> None:
     here = ground.nodes(2)
     job = ground.running(ground.job(backoffLimit=0))
@@ -195,6 +224,33 @@ def test_a_job_that_its_controller_has_ended_is_made_anew_and_never_lost(ground:
     again = ground.running(job.id)
     assert again.attempt == 2
     assert ground.object(job.id)["metadata"]["uid"] != uid
+
+
+def test_a_job_whose_making_anew_is_refused_halfway_is_made_by_a_later_ask(ground: Ground) -> None:
+    """Its old object is deleted by then: whoever gave up here would lose the job."""
+    here = ground.nodes(2)
+    job = ground.running(ground.job(backoffLimit=0))
+    ground.die(ground.pod_on(job.nodes[0]))
+    ground.until_condition(job.id, "Failed")
+    down = ground.phase(job.id, JobPhase.FAILED)
+    ground.do(ground.stop(down))
+    quota = f"/api/v1/namespaces/{ground.namespace}/resourcequotas"
+    no_jobs = {"metadata": {"name": "full"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
+    ground.api.create(quota, no_jobs, Anything)
+    until(lambda: ground.api.get(f"{quota}/full", dict[str, Any]).get("status", {}).get("hard"), "it holds", 20, 0.1)
+    action = ground.restart(down, *here)
+    said = until(
+        lambda: (o := restart_job(ground.site, action)) and _says(o, "exceeded quota"), "it is refused", 20, 0.1
+    )
+    assert said
+    ground.api.delete(f"{quota}/full")
+    later = replace(action, call=False)
+    until(lambda: isinstance(restart_job(ground.site, later), Done), "a later ask makes it", 20, 0.1)
+    assert ground.running(job.id).attempt == 2
+
+
+def _says(outcome: Outcome, words: str) -> bool:
+    return isinstance(outcome, Retry) and words in outcome.why
 
 
 def test_a_failed_job_whose_owner_wants_it_left_as_it_is_stays(ground: Ground) -> None:

@@ -72,6 +72,15 @@ def test_dead_pods_of_an_earlier_attempt_say_nothing_about_this_one() -> None:
     assert shown(queued).phase is JobPhase.PENDING
 
 
+def test_a_job_given_back_to_its_queue_has_not_failed_by_the_dead_of_the_attempt_before() -> None:
+    notes = {"sickbay.dev/attempt": "2", "sickbay.dev/stopped": '{"key":"j#1.7","attempt":1}'}
+    held = [Condition("Suspended", "True")]  # by its controller's word, which comes after its queue's
+    gang = a_gang(a_pod(0, "Failed", code=1, made=3), notes=notes, conditions=held, start_time="2026-01-01T00:00:02Z")
+    assert shown(gang).phase is JobPhase.PENDING
+    begun = a_gang(a_pod(0, "Failed", code=1, made=9), notes=notes, start_time="2026-01-01T00:00:05Z")
+    assert shown(begun).phase is JobPhase.FAILED
+
+
 def test_a_rank_that_leaves_a_dead_node_for_ever_does_not_hide_its_successor() -> None:
     gang = a_gang(a_pod(0), a_pod(1, leaving=True, node="dead"), a_pod(1, made=9, node="new"))
     job = shown(gang)
@@ -98,6 +107,17 @@ def test_preemption_is_remembered_until_the_whole_gang_runs_again() -> None:
     assert shown(a_gang(a_pod(0), a_pod(1, "Pending", made=5)), memory).phase is JobPhase.SUSPENDED
     assert shown(a_gang(a_pod(0), a_pod(1, made=5)), memory).phase is JobPhase.RUNNING
     assert shown(a_gang(a_pod(0), a_pod(1, "Pending", made=9)), memory).phase is JobPhase.PENDING
+
+
+def test_peers_that_crash_because_a_rank_was_preempted_are_no_failure_although_nobody_saw_it_happen() -> None:
+    gang = a_gang(a_pod(0, "Failed", code=1), a_pod(1, why="PreemptionByScheduler", leaving=True))
+    assert shown(gang).phase is JobPhase.SUSPENDED
+
+
+def test_a_gang_that_waits_for_nodes_says_for_how_many() -> None:
+    waits = shown(a_gang(a_pod(0)))
+    assert (waits.phase, waits.unplaced) == (JobPhase.PENDING, 1)
+    assert shown(a_gang(a_pod(0), a_pod(1, "Pending"))).unplaced == 0
 
 
 def test_a_smaller_gang_and_a_pod_that_somebody_deleted_are_no_failures() -> None:

@@ -21,7 +21,10 @@ class Site:
     clock: Clock
     cluster: str = "default"
     keys: Keys = field(default_factory=keys)
+    helps_jobs: bool = True  # settings.jobs.enabled: without it nobody resumes a gang, so nobody may stop one
 
 
-def site_of(api: Api, settings: KubernetesSettings, clock: Clock, cluster: str = "default") -> Site:
-    return Site(api, settings, clock, cluster, keys(settings.prefix))
+def site_of(
+    api: Api, settings: KubernetesSettings, clock: Clock, cluster: str = "default", *, helps_jobs: bool = True
+) -> Site:
+    return Site(api, settings, clock, cluster, keys(settings.prefix), helps_jobs)

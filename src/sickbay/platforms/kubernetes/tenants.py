@@ -30,6 +30,7 @@ class Tenant(msgspec.Struct, frozen=True, gc=False):
     job: str
     leaving: bool = False  # somebody has deleted it, and it is still there
     grace_s: float = GRACE_S
+    gpus: int = 0
 
 
 def tenant_of(site: Site, pod: PodObject, job_of: Callable[[PodObject], str]) -> Tenant | None:
@@ -39,8 +40,9 @@ def tenant_of(site: Site, pod: PodObject, job_of: Callable[[PodObject], str]) ->
     meta, job = pod.metadata, job_of(pod)
     grace = meta.deletion_grace_period_seconds
     return Tenant(
-        meta.uid, pod.spec.node_name, job, bool(meta.deletion_timestamp), GRACE_S if grace is None else float(grace)
-    )
+        meta.uid, pod.spec.node_name, job, bool(meta.deletion_timestamp), GRACE_S if grace is None else float(grace),
+        ranks.gpus_of(pod, site.settings.gpu_resource),
+    )  # fmt: skip
 
 
 def job_of(pod: PodObject) -> str:

@@ -59,7 +59,7 @@ def show(
     labels, taints = meta.labels or {}, node.spec.taints or ()
     said = memory.said(meta, keys.results)
     told = conditions.hear(node, conditions.rules(site.settings.conditions), memory, told=_says_sick(said.report))
-    ready = is_ready(node)
+    ready, tenants = is_ready(node), tuple(tenants)
     jobs, stuck, due_s = lodged(tenants, memory, known_as, ready=ready)
     shown = Node(
         name=meta.name,
@@ -79,6 +79,7 @@ def show(
         stuck=stuck,
         gpus_expected=gpus_expected(site, node),
         gpus_allocatable=_amount((node.status.allocatable or {}).get(site.settings.gpu_resource)),
+        gpus_taken=sum(tenant.gpus for tenant in tenants),
         findings=(*told.findings, *findings_on(site, node), *(() if said.readable else (_unreadable(site, node),))),
         last_check=memory.heard(meta.name, meta.uid, meta.label(keys.last_check)),
         capacity=machines.capacity(site, node),

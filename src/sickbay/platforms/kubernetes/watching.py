@@ -23,7 +23,7 @@ from sickbay.model import Change, Fleet, Job, JobChanged, JobPhase, Node, NodeCh
 from sickbay.platforms.kubernetes import marks, sight
 from sickbay.platforms.kubernetes.claims import Expiry
 from sickbay.platforms.kubernetes.clerk import Clerk
-from sickbay.platforms.kubernetes.gangs import index
+from sickbay.platforms.kubernetes.gangs import bare, index
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject
 from sickbay.platforms.kubernetes.gate import Gatekeeper, MayClose
 from sickbay.platforms.kubernetes.job_watch import JobWatch
@@ -39,6 +39,7 @@ AGAIN_S = 5.0  # after a look that the API server did not answer
 STRAY_S = 10.0  # between two looks at a node that is marked and not selected
 PROBE_S = 3.0  # of waiting for a list, before we ask why; and again, for an answer may get lost
 GATHER_S = 0.25
+FORGET_S = 3_600.0  # long after anybody still asks about an attempt that has ended
 SYNC_S = 120.0  # for the first list of everything; a large cluster takes seconds
 # A provider may say "terminated" only minutes after the object went.
 ASK_GONE_S = (0.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -106,7 +107,10 @@ class Eyes:
         with self._job_lock, self._lock:
             self._telling = True
             nodes = tuple(seen.node for seen in self._nodes.values())
-            return Fleet(nodes, self.gangs.all(), self._site.clock.now() - self.age_s())
+            jobs = tuple(job for job in self.gangs.all() if self.is_ours(job))
+            for job in jobs:
+                self._forget_later(job)
+            return Fleet(nodes, jobs, self._site.clock.now() - self.age_s())
 
     def age_s(self) -> float:
         """Seconds since the API server last said anything about nodes or pods; a quiet one does so every minute."""
@@ -332,8 +336,9 @@ class Eyes:
         tenants = self._tenants.get(name, {}).values()
         jobs, stuck, due_s = lodged(tenants, self._memory, self.gangs.known_as, ready=seen.node.ready)
         self._show_later(name, due_s)
-        if (jobs, stuck) != (seen.node.jobs, seen.node.stuck):
-            seen.node = replace(seen.node, jobs=jobs, stuck=stuck)
+        taken = sum(tenant.gpus for tenant in tenants)
+        if (jobs, stuck, taken) != (seen.node.jobs, seen.node.stuck, seen.node.gpus_taken):
+            seen.node = replace(seen.node, jobs=jobs, stuck=stuck, gpus_taken=taken)
             self._tell(NodeChanged(seen.node))
 
     def _tenant(self, pod: PodObject) -> Tenant | None:
@@ -365,12 +370,21 @@ class Eyes:
         shown = self.gangs.show(job)
         if self.is_ours(shown):
             self._tell(JobChanged(shown))
+        self._forget_later(shown)
         if shown.phase is JobPhase.GONE:
             self._ours.discard(job)
 
+    def _forget_later(self, job: Job) -> None:
+        """What is kept of a bare gang goes some time after its end."""
+        if job.phase in bare.ENDED and self.gangs.is_kept(job.id):
+            self._clerk.at(FORGET_S, ("kept", job.id), partial(bare.forget, self._site, job.id))
+
     def is_ours(self, job: Job) -> bool:
-        """A gang that never had a rank on a node we look after is somebody else's, and none of our business."""
-        if job.id not in self._ours and any(node in self._nodes for node in job.nodes):
+        """A gang that never had a rank on a node we look after is somebody else's, and none of our business. One that
+        we have written on had: also when its nodes are gone, or it has none yet in this attempt."""
+        if job.id in self._ours:
+            return True
+        if any(node in self._nodes for node in job.nodes) or self.gangs.is_written_on(job.id):
             self._ours.add(job.id)
         return job.id in self._ours
 

@@ -46,7 +46,7 @@ def stop(world: World, action: Action) -> Outcome:
 
 def restart(world: World, action: Action) -> Outcome:
     job = job_of(world, action)
-    if job is None:
+    if job is None or job.phase is JobPhase.GONE:
         return Failed("there is no such job")
     attempt = int(action.args.get("attempt", job.attempt + 1))
     made = world.gangs.restarts.get(action.key)

@@ -3,7 +3,7 @@
 Called by stop and restart. Nobody makes such pods again, so their manifests are kept before they are deleted: packed,
 in one ConfigMap of our own namespace, which is the gang's object from then on (attempt, who stopped it). It is written
 first and the pods are deleted after, each only if it is still the one that was kept; a crash is finished by the next
-ask. A gang too large to be kept is not stopped.
+ask. It goes some time after the gang has ended (`forget`). A gang too large to be kept is not stopped.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.objects import Anything, PodObject
-from sickbay.model import Action, Done, Failed, Outcome
+from sickbay.model import Action, Done, Failed, JobPhase, Outcome
 from sickbay.platforms.kubernetes.gangs import kinds, ranks, steer, words
 from sickbay.platforms.kubernetes.gangs.index import WHOSE, bare_name
-from sickbay.platforms.kubernetes.gangs.read import Found, find_whole
+from sickbay.platforms.kubernetes.gangs.read import Found, find_whole, look, read
 from sickbay.platforms.kubernetes.site import Site
 
 MOST_BYTES = 700_000  # of packed manifests: an object may have 1.5 MB, base64 takes a third more
@@ -73,17 +73,25 @@ def unpack(text: str) -> list[dict[str, Any]]:
 
 
 def _write(site: Site, found: Found, notes: dict[str, str | None], packed: str = "") -> None:
-    meta = found.gang.object.metadata
-    folder, name = f"/api/v1/namespaces/{site.settings.namespace}/configmaps", bare_name(meta.namespace, meta.name)
+    meta, path = found.gang.object.metadata, _path(site, found)
+    folder, _, name = path.rpartition("/")
     if found.whole:
         body: dict[str, Any] = {"metadata": {"annotations": notes, "resourceVersion": found.version}}
-        site.api.patch(f"{folder}/{name}", {**body, **({"binaryData": {PODS: packed}} if packed else {})}, Anything)
+        site.api.patch(path, {**body, **({"binaryData": {PODS: packed}} if packed else {})}, Anything)
         return
+    _clear(site, path)
     said = {key: value for key, value in notes.items() if value is not None}
     head = {"name": name, "labels": {words.GANG: meta.name, words.RECOVER: found.gang.recover}, "annotations": said}
     site.api.create(
         folder, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head, "binaryData": {PODS: packed}}, Anything
     )
+
+
+def _clear(site: Site, path: str) -> None:
+    """What an earlier gang of this name left is not this one's (index.is_of_another): its record begins anew."""
+    if old := find_whole(site, path):
+        meta = old["metadata"]
+        site.api.delete(path, {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}})
 
 
 def remove(site: Site, found: Found) -> None:
@@ -98,6 +106,17 @@ def remove(site: Site, found: Found) -> None:
         except ApiError as error:
             if not error.conflict:  # another pod has its name now: not ours to delete
                 raise
+
+
+def forget(site: Site, job: str) -> None:
+    """Once a gang has ended, by a direct look, nobody needs what was kept of it; a later one of its name least of all.
+    A gang that we have stopped has not ended."""
+    found = read(site, job)
+    if found is not None and found.whole and look(site, found)[0] in ENDED:
+        _clear(site, _path(site, found))
+
+
+ENDED = frozenset({JobPhase.GONE, JobPhase.SUCCEEDED})
 
 
 def in_the_way(found: Found) -> list[PodObject]:
@@ -128,8 +147,12 @@ SHUNNED = "sickbay.dev/kept-off"
 
 
 def _ask(site: Site, found: Found) -> dict[str, Any]:
+    return find_whole(site, _path(site, found)) or {}
+
+
+def _path(site: Site, found: Found) -> str:
     meta = found.gang.object.metadata
-    return find_whole(site, kinds.BARE_PATH.format(site.settings.namespace, bare_name(meta.namespace, meta.name))) or {}
+    return kinds.BARE_PATH.format(site.settings.namespace, bare_name(meta.namespace, meta.name))
 
 
 def missing(found: Found) -> list[dict[str, Any]]:

@@ -172,6 +172,16 @@ class Gangs:
         with self._lock:
             return self._gang(job)
 
+    def is_kept(self, job: str) -> bool:
+        """A bare gang whose manifests we have kept."""
+        with self._lock:
+            return job in self._objects and job.split("/")[1] == kinds.BARE.word
+
+    def is_written_on(self, job: str) -> bool:
+        """Does it carry an attempt of ours?"""
+        gang = self.gang(job)
+        return gang is not None and bool(gang.object.metadata.annotation(words.ATTEMPT))
+
     def known_as(self, job: str) -> str:
         """The id under which a job is told, given the one by which its pods name it. Takes no lock: see watching.py."""
         return self._parents.get(job, job)
@@ -314,11 +324,21 @@ def bare_object(meta: Meta) -> GangObject:
     shown = Meta(
         name=meta.label(words.GANG), namespace=meta.annotation(WHOSE), uid=meta.uid, annotations=meta.annotations,
         resource_version=meta.resource_version, labels=meta.labels, deletion_timestamp=meta.deletion_timestamp,
+        creation_timestamp=meta.creation_timestamp,
     )  # fmt: skip
     return GangObject(metadata=shown)
 
 
+def is_of_another(meta: Meta, pods: list[PodObject]) -> bool:
+    """Is this ConfigMap left over from an earlier gang of the same name? Pods that we made carry their attempt, and
+    those that we stopped are older than it: its own gang has no others."""
+    made = meta.creation_timestamp
+    return bool(pods) and not any(ranks.attempt_of(p) or p.metadata.creation_timestamp <= made for p in pods)
+
+
 def bare_shown(obj: GangObject | None, namespace: str, name: str, pods: list[PodObject]) -> GangObject:
+    if obj is not None and is_of_another(obj.metadata, pods):
+        obj = None
     first = pods[0].metadata if pods else Meta()
     meta = obj.metadata if obj else Meta(name=name, namespace=namespace)
     meta = msgspec.structs.replace(

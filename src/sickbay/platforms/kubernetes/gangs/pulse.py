@@ -55,7 +55,7 @@ class Pulse:
     def round(self) -> int:
         """Ask every gang that can be asked, once; returns how many had made a step."""
         shown = (self._gangs.show(job) for job in self._gangs.managed())
-        jobs = [job for job in shown if job.phase is JobPhase.RUNNING]
+        jobs = [job for job in shown if job.phase is JobPhase.RUNNING and self._is_ours(job)]
         if not jobs:
             return 0
         with ThreadPoolExecutor(min(AT_ONCE, len(jobs))) as pool:
@@ -82,7 +82,7 @@ class Pulse:
         news = self._gangs.put_progress(job, reading.step, now, fresh)
         if news and reading.step >= 0:
             self._tell(Progress(job.id, 0, reading.step, now))
-        if fresh or self._unwritten(gang, job):
+        if self._site.helps_jobs and (fresh or self._unwritten(gang, job)):
             self._write_down(gang)
         return news
 

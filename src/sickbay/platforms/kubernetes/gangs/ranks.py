@@ -18,6 +18,7 @@ from sickbay.platforms.kubernetes.gangs.kinds import GangSpec, Kind, id_of
 OVER = frozenset({"Succeeded", "Failed"})
 PREEMPTED = frozenset({"PreemptionByScheduler", "PreemptionByKubeScheduler"})
 EVICTED = "EvictionByEvictionAPI"
+ALL_GPUS = 1_000
 
 
 def controller_of(pod: PodObject) -> Owner | None:
@@ -146,6 +147,14 @@ def exit_of(rank: int, pod: PodObject, tail: tuple[str, ...] = ()) -> RankExit:
         told += over.message.splitlines()[-20:]
     code = over.exit_code if over else None
     return RankExit(rank, pod.spec.node_name, code if code is not None else -1, (*tail, *told)[-40:])
+
+
+def gpus_of(pod: PodObject, resource: str) -> int:
+    """Whole GPUs that it holds. What it has by a claim nobody can count here: then it has them all."""
+    if pod.spec.resource_claims:
+        return ALL_GPUS
+    asked = (c.resources.limits or {} for c in pod.spec.containers or () if c.resources)
+    return sum(words.number(str(limits.get(resource, ""))) for limits in asked)
 
 
 def asks_for(pod: PodObject, resource: str) -> bool:

@@ -16,7 +16,14 @@ from sickbay.kube import names
 from sickbay.kube.objects import Anything, Meta, NodeObject, PodObject
 from sickbay.model import Action, JobPhase
 from sickbay.platforms.kubernetes.gangs import kinds, ranks, show, words
-from sickbay.platforms.kubernetes.gangs.index import bare_name, bare_object, bare_shown, recover_of, with_jobs
+from sickbay.platforms.kubernetes.gangs.index import (
+    bare_name,
+    bare_object,
+    bare_shown,
+    is_of_another,
+    recover_of,
+    with_jobs,
+)
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject, Kind, id_of
 from sickbay.platforms.kubernetes.gangs.show import Gang, Memory
 from sickbay.platforms.kubernetes.site import Site
@@ -91,7 +98,10 @@ def _read_bare(site: Site, namespace: str, name: str) -> Found | None:
     pods = pods_of(site, kinds.BARE, namespace, name)
     if whole is None and not pods:
         return None
-    obj = bare_object(msgspec.convert(whole["metadata"], Meta)) if whole else None
+    meta = msgspec.convert(whole["metadata"], Meta) if whole else None
+    if meta is not None and is_of_another(meta, pods):
+        meta, whole = None, None
+    obj = bare_object(meta) if meta is not None else None
     shown = bare_shown(obj, namespace, name, pods)
     return Found(Gang(kinds.BARE, shown, pods, _recover(site, shown, pods)), whole or {})
 

@@ -1,7 +1,8 @@
 """A job that its own controller has ended as failed cannot be resumed: it is made anew, same name, spec, next attempt.
 
 Called by restart. The manifest is kept in a ConfigMap of our namespace before the old object is deleted, so that a
-crash in between loses no job; the old one is deleted only if it is the one that was kept. An owner who wants the failed
+crash in between loses no job, and neither does a create that is refused; the old one is deleted only if it is the one
+that was kept. An owner who wants the failed
 object left as it is says sickbay.dev/recreate=never.
 """
 
@@ -13,12 +14,12 @@ from typing import Any
 
 from sickbay.errors import ApiError
 from sickbay.kube.objects import Anything
-from sickbay.model import Action, Done, Failed, Lost, Outcome, Retry
+from sickbay.model import Action, Done, Failed, Outcome, Retry
 from sickbay.platforms.kubernetes.gangs import kinds, steer, words
 from sickbay.platforms.kubernetes.gangs.read import Found
 from sickbay.platforms.kubernetes.site import Site
 
-SOON_S = 2.0
+SOON_S, LATER_S = 2.0, 15.0
 MANIFEST = "manifest"
 MOST_BYTES = 900_000
 ADDED = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
@@ -40,13 +41,13 @@ def anew(site: Site, found: Found, action: Action, notes: dict[str, str | None])
 
 
 def resume(site: Site, job: str, action: Action) -> Outcome | None:
-    """Make what was kept for this action; None when nothing was."""
+    """Make what was kept for this action; None when nothing was. The old object is deleted already, so this is the
+    second half of a call that has been made: every ask goes on with it, and no refusal (a quota, a webhook that is
+    down) ends it. Creating by name is once by nature."""
     path, known = _path(site, job), kinds.parse(job)
     kept = site.api.find(path, dict[str, Any])
     if kept is None or known is None or (kept["metadata"].get("annotations") or {}).get(site.keys.action) != action.key:
         return None
-    if not action.call:
-        return Lost(f"{job} was deleted to be made anew, and was not made yet")
     kind, namespace, _ = known
     fresh = json.loads(kept["data"][MANIFEST])
     try:
@@ -54,7 +55,7 @@ def resume(site: Site, job: str, action: Action) -> Outcome | None:
     except ApiError as error:
         if error.conflict:
             return Retry(SOON_S, f"the failed {job} is still being deleted")
-        raise
+        return Retry(LATER_S, f"{job} is to be made anew from {path}, and the API server says: {error.said}")
     site.api.delete(path)
     attempt = fresh["metadata"]["annotations"][words.ATTEMPT]
     return Done(f"{job} had been ended by its own controller and is made anew: attempt {attempt}")

@@ -49,8 +49,10 @@ def _restart_job(site: Site, action: Action) -> Outcome:
 
 
 def _made(site: Site, found: Found, action: Action, wanted: int) -> Outcome:
-    """The attempt is written down. Is the second write there too, where a kind needs two?"""
-    gang, ours = found.gang, found.gang.object.metadata.annotation(words.RESTARTED_BY) == action.key
+    """The attempt is written down. Is the second write there too, where a kind needs two? The first one may have been
+    an earlier action's, which was refused then (a webhook that was down)."""
+    gang = found.gang
+    ours = gang.object.metadata.annotation(words.RESTARTED_BY).startswith(f"{gang.id}#")
     done = Done(f"{gang.id} attempt {wanted} is there")
     if not ours:
         return done

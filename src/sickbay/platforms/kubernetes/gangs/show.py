@@ -105,8 +105,19 @@ def is_earlier(gang: Gang, pod: PodObject) -> bool:
     meta = gang.object.metadata
     if meta.annotation(words.IN_PODS) == "true":
         return ranks.attempt_of(pod) < words.number(meta.annotation(words.ATTEMPT), 1)
+    if pod.status.phase != "Failed":
+        return False
     started = gang.object.status.start_time  # reset by a resume; both times are the control plane's own
-    return bool(started) and pod.metadata.creation_timestamp < started and pod.status.phase == "Failed"
+    return (bool(started) and pod.metadata.creation_timestamp < started) or _has_yet_to_begin(gang)
+
+
+def _has_yet_to_begin(gang: Gang) -> bool:
+    """A Job that we have given back to its queue, and its controller has not begun with: what is dead there died
+    before."""
+    stop = words.read_stop(gang.object.metadata.annotation(words.STOPPED))
+    if gang.kind.word != "job" or stop is None or stop.attempt >= attempt_of(gang.object):
+        return False
+    return any(c.type == "Suspended" and c.status == "True" for c in gang.object.status.conditions or ())
 
 
 def dead_ranks(gang: Gang, memory: Memory) -> dict[int, PodObject]:
@@ -185,19 +196,20 @@ def _phase_by_pods(gang: Gang, memory: Memory, mark_of: MarkOf) -> tuple[JobPhas
         and not _has_object(gang)
     ):
         return JobPhase.SUCCEEDED, ""
+    taken = {ranks.disruption(pod) for pod in gang.pods if not is_earlier(gang, pod)} - {""}
+    if len(well) < wanted and taken & ranks.PREEMPTED:  # its peers may have crashed by that: still no failure
+        memory.preempted = PREEMPTION
+        return JobPhase.SUSPENDED, PREEMPTION
     if dead_ranks(gang, memory):
         return JobPhase.FAILED, ""
     if len(well) >= wanted:
         memory.preempted = ""
         return JobPhase.RUNNING, ""
-    return _phase_by_loss(gang, memory)
+    return _phase_by_loss(gang, memory, taken)
 
 
-def _phase_by_loss(gang: Gang, memory: Memory) -> tuple[JobPhase, str]:
+def _phase_by_loss(gang: Gang, memory: Memory, taken: set[str]) -> tuple[JobPhase, str]:
     """Not all are there, and none has failed by itself: preempted, lost with its node, or not yet placed."""
-    taken = {ranks.disruption(pod) for pod in gang.pods if not is_earlier(gang, pod)} - {""}
-    if taken & ranks.PREEMPTED:
-        memory.preempted = PREEMPTION
     if memory.preempted:
         return JobPhase.SUSPENDED, memory.preempted
     if not _has_object(gang) and (stop := stop_of(gang.object)):
@@ -242,9 +254,16 @@ def show(gang: Gang, memory: Memory, mark_of: MarkOf, *, version: int = 0, now: 
         checkpoint=saved[-1] if saved else None, checkpoints=saved, step=step, step_at=memory.step_at,
         step_s=step_s, ranks=max(len(rank_nodes), gang.kind.ranks(gang.object.spec)),
         exits=_exits(gang, memory, phase, stop), silent=tuple(stop.silent) if stop else (), rank_nodes=rank_nodes,
+        unplaced=_unplaced(gang, phase), gpus_per_rank=stop.gpus if stop else 0,
         owner=owner_of(gang.object), managed=gang.recover == words.MANAGED, stopped_by=by, version=version,
         cluster=cluster, unread=memory.unread if phase is JobPhase.RUNNING else "",
     )  # fmt: skip
+
+
+def _unplaced(gang: Gang, phase: JobPhase) -> int:
+    """Only of a gang that waits for nodes: one whose ranks all have theirs is starting, and must do so in time."""
+    placed = sum(bool(pod.spec.node_name) for pod in current(gang).values())
+    return max(0, wanted_ranks(gang) - placed) if phase is JobPhase.PENDING else 0
 
 
 def _pace(gang: Gang, memory: Memory, phase: JobPhase) -> tuple[int, float]:

@@ -152,6 +152,7 @@ def record_of(site: Site, found: Found, key: str, step: int, *, told: bool) -> w
         key=key, attempt=show.attempt_of(gang.object), at=site.clock.now(), step=step,
         nodes=_nodes(gang.object, [newest[rank].spec.node_name for rank in sorted(newest)]),
         exits=[words.Exit(x.rank, x.node, x.code, list(x.tail)) for x in exits],
+        gpus=max((ranks.gpus_of(pod, site.settings.gpu_resource) for pod in newest.values()), default=0),
     )  # fmt: skip
 
 
@@ -187,7 +188,9 @@ def give_way(site: Site, case: str, pods: Sequence[PodObject]) -> tuple[str, ...
 
     A drain calls it before it evicts: a gang that lost one rank would hang, and its controller would spend its budget
     on it. The pods of those that are returned end without an eviction; when their controller takes longer than
-    PATIENCE_S they are no longer returned. Idempotent. Jobs that have not opted in are left to the eviction.
+    PATIENCE_S they are no longer returned. Idempotent. Jobs that have not opted in are left to the eviction, and so is
+    a gang that has never run whole (nobody looks after it yet, so nobody would resume it) and every one where jobs are
+    not helped.
     """
     return settle(lambda: _give_way(site, case, pods))
 
@@ -196,7 +199,7 @@ def _give_way(site: Site, case: str, pods: Sequence[PodObject]) -> tuple[str, ..
     spaces: dict[str, str] = {}
     given: list[str] = []
     for job, pod in {job: pod for pod in pods if (job := ranks.job_of(pod))}.items():
-        found = read(site, job) if may_be_managed(site, job, spaces) else None
+        found = read(site, job) if site.helps_jobs and may_be_managed(site, job, spaces) else None
         if found is None or not_ours(found):
             telling.blame(site, job, pod.spec.node_name, case)
         elif _gives_way(site, found, case):
@@ -209,7 +212,7 @@ def _gives_way(site: Site, found: Found, case: str) -> bool:
     gang = found.gang
     phase, _ = show.phase_of(gang, Memory(), lambda node: "")
     stop = show.stop_of(gang.object)
-    if phase in (JobPhase.SUCCEEDED, JobPhase.GONE, JobPhase.SUSPENDED):
+    if phase not in GIVES_WAY:
         return False
     if stop is not None and is_down(found):
         return site.clock.now() - stop.at < PATIENCE_S
@@ -224,4 +227,5 @@ def _gives_way(site: Site, found: Found, case: str) -> bool:
     return True
 
 
+GIVES_WAY = frozenset({JobPhase.RUNNING, JobPhase.FAILED, JobPhase.STOPPED})
 RESUMES = "it is resumed on good nodes from its newest complete checkpoint"

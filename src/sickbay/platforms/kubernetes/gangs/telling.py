@@ -26,8 +26,10 @@ def blame(site: Site, job: str, node: str, case: str) -> None:
     kind, namespace, name = known
     said = (
         f"node {node} is sick and is being emptied (case {case}; kubectl get nodecases -o wide says why): this is not "
-        f"the job's fault. Label it {words.RECOVER}=managed to have it stopped whole and restarted from its checkpoint"
+        "the job's fault"
     )
+    if site.helps_jobs:
+        said += f". Label it {words.RECOVER}=managed to have it stopped whole and restarted from its checkpoint"
     try:
         found = site.api.find(kind.path(namespace, name), Anything)
         if found is not None:

@@ -68,6 +68,7 @@ class Stop(msgspec.Struct, omit_defaults=True):
     nodes: list[str] = []  # of each rank
     exits: list[Exit] = []  # those that died first come first
     silent: list[int] = []
+    gpus: int = 0  # of the largest rank
 
     def rank_exits(self) -> tuple[RankExit, ...]:
         return tuple(RankExit(x.rank, x.node, x.code, tuple(x.tail)) for x in self.exits)
@@ -75,7 +76,9 @@ class Stop(msgspec.Struct, omit_defaults=True):
 
 def stop_text(stop: Stop) -> str:
     """As an annotation, bounded: the tails go first, then the exits, and the nodes last."""
-    small = Stop(stop.key, stop.attempt, stop.at, stop.step, stop.nodes, _bounded(stop.exits), stop.silent[:64])
+    small = Stop(
+        stop.key, stop.attempt, stop.at, stop.step, stop.nodes, _bounded(stop.exits), stop.silent[:64], stop.gpus
+    )
     for lighter in (small, _without(small, exits=True), _without(small, exits=True, nodes=True)):
         text = msgspec.json.encode(lighter)
         if len(text) <= MOST_RECORD:
@@ -86,7 +89,7 @@ def stop_text(stop: Stop) -> str:
 def _without(stop: Stop, *, exits: bool = False, nodes: bool = False) -> Stop:
     return Stop(
         stop.key, stop.attempt, stop.at, stop.step, [] if nodes else stop.nodes, [] if exits else stop.exits,
-        stop.silent,
+        stop.silent, stop.gpus,
     )  # fmt: skip
 
 
