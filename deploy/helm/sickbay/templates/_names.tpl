@@ -12,6 +12,11 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{ dig "agent" "mode" "managed" .Values.settings }}
 {{- end }}
 
+{{/* "true" where a pod that is no gang's may be deleted: by force at a drain's end, or off a machine without power. */}}
+{{- define "sickbay.deletes" -}}
+{{ or (dig "kubernetes" "force" false .Values.settings) (dig "kubernetes" "out_of_service" false .Values.settings) }}
+{{- end }}
+
 {{- define "sickbay.port" -}}
 {{ . | splitList ":" | last }}
 {{- end }}
