@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sickbay.core import keeping
 from sickbay.model import Case, Failed, JobPhase, Ledger, NodeRecord, Notice, RankExit, Recovery, Verb
 from sickbay.ports import Store
@@ -31,7 +33,8 @@ def with_the_pager_up(shift: Shift) -> Shift:
 
 def owed(store: Store) -> list[str]:
     """Keys of all notices on record."""
-    records = [s.value for kind in (Case, NodeRecord, Recovery, Ledger) for s in store.list(kind)]
+    kinds: tuple[type[Any], ...] = (Case, NodeRecord, Recovery, Ledger)
+    records = [s.value for kind in kinds for s in store.list(kind)]
     carried = [r.record for r in records if isinstance(r, Case) and r.record is not None]
     return [notice.key for record in (*records, *carried) for notice in record.notices]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import sleep
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sickbay.core.keeping import NOW
 from sickbay.errors import AlreadyExists, NotNow, StaleWrite
@@ -116,7 +116,8 @@ class Writers:
         then the record is read and decided again, which does no harm."""
         if draft.ended or (draft.version is None and draft.consumes):
             return None
-        stored = self._store.get(type(draft.value), draft.key)
+        kind: type[Any] = type(draft.value)
+        stored = self._store.get(kind, draft.key)
         return stored.version if stored is not None and (stored.value, stored.epoch) == (draft.value, epoch) else None
 
     def close(self) -> None:
