@@ -46,6 +46,7 @@ class Answer:
     key: str
     outcome: Outcome
     node: Node | None = None
+    called: bool = False  # by us, just now: the door was not merely asked how an earlier call fared
 
 
 class Dispatcher:
@@ -73,7 +74,7 @@ class Dispatcher:
         self._ask_at[action.key] = watch + UNREAD_S
 
     def resend_later(self, action: Action, watch: float) -> None:
-        """What ate the first call may eat the second. A job's restart is made in steps and goes on at once."""
+        """What ate our call a moment ago may eat the next. A job's restart is made in steps and goes on at once."""
         if action.verb in TREATMENTS:
             self._ask_at[action.key] = watch + RESEND_S
 
@@ -128,7 +129,7 @@ class Dispatcher:
                 log.warning("node=%s could not be read after %s: %s", owner, action.verb, error)
                 self._ask_at[action.key] = watch + 1.0
                 return
-        self._deliver(Answer(owner, kind, action.key, outcome, node))
+        self._deliver(Answer(owner, kind, action.key, outcome, node, action.call))
 
 
 def lane(action: Action) -> str:

@@ -192,7 +192,8 @@ class Controller:
             return
         if may_resend(action, answer.outcome):
             desk.resend(answer.owner)
-            self._dispatcher.resend_later(action, now.watch)
+            if answer.called:  # else a leader died before he made the call: nobody waits for that
+                self._dispatcher.resend_later(action, now.watch)
             return
         desk.hear(answer.owner, answer.key, answer.outcome)
         self._dispatcher.forget(answer.key)
