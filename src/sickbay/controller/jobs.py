@@ -13,7 +13,7 @@ from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import blame, capacity, recover, versions
+from sickbay.core import blame, capacity, progress, recover, versions
 from sickbay.core.keeping import LATER_S, owed
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Job, JobPhase, Recovery, RecoveryPhase, Verb
@@ -61,8 +61,8 @@ class JobDesk(Asking):
         job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)
         if job is None and stored is None:
             return
-        if job and stored and job_id not in self._answers and recover.only_progressed(stored.value, job):
-            fresh = recover.progressed(stored.value, job, now)  # kept in memory: the store hears of transitions
+        if job and stored and job_id not in self._answers and progress.only_progressed(stored.value, job):
+            fresh = progress.progressed(stored.value, job, now)  # kept in memory: the store hears of transitions
             self._view.recoveries[job_id] = Stored(fresh, stored.version, stored.epoch)
             self._view.due("job", job_id, self._wake(fresh, now))
             return
@@ -205,7 +205,7 @@ class JobDesk(Asking):
         if r.deadline is not None:
             times = [t for t in (r.deadline, capacity.again_at(r)) if t > now.watch]
             return min(times, default=now.watch + 1.0)
-        quiet = recover.most_quiet_s(r, self._view.jobs.get(r.job), self._settings.jobs)
+        quiet = progress.most_quiet_s(r, self._view.jobs.get(r.job), self._settings.jobs)
         return max(r.progressed + quiet, now.watch + 1.0)
 
     # -- pending actions and notices, for the loop

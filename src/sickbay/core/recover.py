@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from sickbay.core import capacity, explain, suspects
+from sickbay.core import capacity, explain, progress, suspects
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
     Action,
@@ -98,7 +98,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
-    recovery = _note_progress(recovery, s, now)
+    recovery = progress.note(recovery, s, now)
     silent: list[tuple[str, str]] = []
     for _ in range(8):
         if recovery.phase in ENDS:
@@ -161,47 +161,6 @@ def _is_orphan(s: JobSlice, job: Job) -> bool:
     up since."""
     drained = job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:")
     return drained and bool(job.rank_nodes) and all(job.rank_nodes) and not s.given_up
-
-
-def _note_progress(r: Recovery, s: JobSlice, now: Now) -> Recovery:
-    job = s.job
-    if job is None or job.attempt < r.attempt or r.phase not in (P.RUNNING, P.STALLED):
-        return r
-    if job.phase is JobPhase.PENDING and r.phase is P.RUNNING:
-        return replace(r, entered=now.watch, progressed=now.watch)  # it waits for its place: not a silence of its own
-    if job.phase is not JobPhase.RUNNING:
-        return r
-    if job.attempt == r.attempt and not _differs(job, r.job_step):
-        return _without_silence(r, now) if job.unread and r.phase is P.RUNNING else r
-    began = job.attempt > r.attempt and r.phase is P.RUNNING  # by its own controller: it has yet to make its first step
-    entered = now.watch if began else r.entered
-    return replace(r, job_step=job.step, progressed=now.watch, entered=entered, attempt=job.attempt, nodes=job.nodes)
-
-
-def _differs(job: Job, step: int) -> bool:
-    """Has it moved since this step? Backwards too, by its own word: restarted in place, it begins where it saved."""
-    return job.step > step or (job.step < step and job.step_at > 0)
-
-
-def _without_silence(r: Recovery, now: Now) -> Recovery:
-    """Nobody can read its steps: that time is not counted, nor is it taken for a first step."""
-    return replace(r, progressed=now.watch, entered=now.watch if r.progressed <= r.entered else r.entered)
-
-
-def only_progressed(r: Recovery, job: Job) -> bool:
-    """A running job made further steps and nothing else has changed: the commonest turn of all, and the plainest."""
-    return (
-        r.phase is P.RUNNING
-        and job.phase is JobPhase.RUNNING
-        and job.attempt == r.attempt
-        and _differs(job, r.job_step)
-        and job.nodes == r.nodes
-        and r.pending is None
-    )
-
-
-def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
-    return replace(r, job_step=job.step, progressed=now.watch)
 
 
 # --- which event ----------------------------------------------------------------------------------------------------
@@ -272,16 +231,10 @@ def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         why = f"stopped because case {case} empties its node" if case else _how_it_died(job)
         return (E.DRAINED if case else E.DIED, why), r
     quiet = now.watch - r.progressed
-    if quiet >= most_quiet_s(r, job, policy):
+    if quiet >= progress.most_quiet_s(r, job, policy):
         why = f"no step after {r.job_step} for {quiet / 60:.0f} minutes"
         return (E.STALLED, why), replace(r, by_drain="", down_since=now.wall - quiet)
     return None, r
-
-
-def most_quiet_s(r: Recovery, job: Job | None, policy: JobPolicy) -> float:
-    """How long a running job may go without a step."""
-    first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet
-    return max(policy.stall_s, policy.stall_steps * (job.step_s if job else 1.0), first)
 
 
 def _how_it_died(job: Job) -> str:
@@ -335,20 +288,13 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         if r.by_drain:
             return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
         return (E.DONE, outcome.detail or "every rank is stopped"), r
-    if (refused or _due(r, now)) and _has_moved(r, job):
+    if (refused or _due(r, now)) and progress.has_moved(r, job):
         return (E.PROGRESSED, f"it makes steps again ({job.step})"), _alive(r, job, now)
     if refused and job.phase is JobPhase.RUNNING and job.unread:
         return (E.UNSEEN, f"its progress cannot be read: {job.unread}"), _alive(r, job, now)
     if _due(r, now):
         return (E.TIMED_OUT, "not every rank could be stopped yet; it is tried again"), r
     return None, r
-
-
-def _has_moved(r: Recovery, job: Job) -> bool:
-    """Since its stop was asked for."""
-    asked = int(r.pending.args.get("last_step", r.job_step)) if r.pending else r.job_step
-    moved = job.attempt > r.attempt or (job.attempt == r.attempt and _differs(job, asked))
-    return job.phase is JobPhase.RUNNING and moved
 
 
 def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -473,7 +419,9 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.STOPPING and job is not None:
         if r.journal[-1].event == E.TIMED_OUT and r.journal[-2].phase == P.STOPPING:  # again
             r = replace(r, notices=(*r.notices, explain.cannot_stop(r, why, now.wall))[-8:])
-        return replace(r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=_stands_at(r, job)))
+        return replace(
+            r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=progress.stands_at(r, job))
+        )
     if r.phase is P.EXAMINING and job is not None:
         return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))
     if r.phase is P.RESTARTING and job is not None:
@@ -486,11 +434,6 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT:
         return replace(r, notices=(*r.notices, explain.waits(r, why, now.wall))[-8:])
     return r
-
-
-def _stands_at(r: Recovery, job: Job) -> int:
-    """The last step that this attempt has told; what we remember, where nobody has told one since we look."""
-    return job.step if _differs(job, r.job_step) else r.job_step
 
 
 def _ask_restart(r: Recovery, job: Job) -> Recovery:

@@ -1,0 +1,73 @@
+"""Is a job moving? What a step says, what a silence says, and which silence is not the job's own.
+
+Called by core/recover.py, and by controller/jobs.py for the commonest turn of all. Pure. A step that differs is
+movement, backwards too; a job that waits for its place or whose steps nobody can read is not called silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sickbay.core.turn import JobSlice, Now
+from sickbay.model import Job, JobPhase, Recovery
+from sickbay.model import RecoveryPhase as P
+from sickbay.settings import JobPolicy
+
+
+def note(r: Recovery, s: JobSlice, now: Now) -> Recovery:
+    job = s.job
+    if job is None or job.attempt < r.attempt or r.phase not in (P.RUNNING, P.STALLED):
+        return r
+    if job.phase is JobPhase.PENDING and r.phase is P.RUNNING:
+        return replace(r, entered=now.watch, progressed=now.watch)  # it waits for its place: not a silence of its own
+    if job.phase is not JobPhase.RUNNING:
+        return r
+    if job.attempt == r.attempt and not differs(job, r.job_step):
+        return _without_silence(r, now) if job.unread and r.phase is P.RUNNING else r
+    began = job.attempt > r.attempt and r.phase is P.RUNNING  # by its own controller: it has yet to make its first step
+    entered = now.watch if began else r.entered
+    return replace(r, job_step=job.step, progressed=now.watch, entered=entered, attempt=job.attempt, nodes=job.nodes)
+
+
+def differs(job: Job, step: int) -> bool:
+    """Has it moved since this step? Backwards too, by its own word: restarted in place, it begins where it saved."""
+    return job.step > step or (job.step < step and job.step_at > 0)
+
+
+def _without_silence(r: Recovery, now: Now) -> Recovery:
+    """Nobody can read its steps: that time is not counted, nor is it taken for a first step."""
+    return replace(r, progressed=now.watch, entered=now.watch if r.progressed <= r.entered else r.entered)
+
+
+def only_progressed(r: Recovery, job: Job) -> bool:
+    """A running job made further steps and nothing else has changed: the commonest turn of all, and the plainest."""
+    return (
+        r.phase is P.RUNNING
+        and job.phase is JobPhase.RUNNING
+        and job.attempt == r.attempt
+        and differs(job, r.job_step)
+        and job.nodes == r.nodes
+        and r.pending is None
+    )
+
+
+def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
+    return replace(r, job_step=job.step, progressed=now.watch)
+
+
+def most_quiet_s(r: Recovery, job: Job | None, policy: JobPolicy) -> float:
+    """How long a running job may go without a step."""
+    first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet
+    return max(policy.stall_s, policy.stall_steps * (job.step_s if job else 1.0), first)
+
+
+def has_moved(r: Recovery, job: Job) -> bool:
+    """Since its stop was asked for."""
+    asked = int(r.pending.args.get("last_step", r.job_step)) if r.pending else r.job_step
+    moved = job.attempt > r.attempt or (job.attempt == r.attempt and differs(job, asked))
+    return job.phase is JobPhase.RUNNING and moved
+
+
+def stands_at(r: Recovery, job: Job) -> int:
+    """The last step that this attempt has told; what we remember, where nobody has told one since we look."""
+    return job.step if differs(job, r.job_step) else r.job_step
