@@ -608,7 +608,7 @@ class Blame(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The life of one job through its failures. Only core/recover.py returns one in another phase."""
+    """The life of one job through its failures. Only core/recover_table.py returns one in another phase."""
 
     job: str
     phase: RecoveryPhase

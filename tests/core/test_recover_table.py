@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sickbay.core.recover import DEADLINE_OF, ENDS, RULES, TABLE, JobEvent, step
+from sickbay.core.recover import RULES
+from sickbay.core.recover_table import DEADLINE_OF, ENDS, TABLE, JobEvent, step
 from sickbay.core.turn import Now
 from sickbay.model import RecoveryPhase
 from sickbay.settings import JobPolicy

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sickbay.core import machine, recover
-from sickbay.core.recover import JobEvent
+from sickbay.core import machine, recover_table
+from sickbay.core.recover_table import JobEvent
 from sickbay.model import Event, Phase, RecoveryPhase
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 
@@ -58,7 +58,7 @@ def row(phase: Phase, event: Event, to: Phase | None) -> Removed:
 
 
 def job_row(phase: RecoveryPhase, event: JobEvent, to: RecoveryPhase | None) -> Removed:
-    return _entry(recover.TABLE[phase], event, to)
+    return _entry(recover_table.TABLE[phase], event, to)
 
 
 def rule(module: str, phase: Any, make: Callable[[Any], Any]) -> Removed:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.core.recover import JobEvent
+from sickbay.core.recover_table import JobEvent
 from sickbay.model import Done, Event, JobChanged, JobPhase, Phase, Progress, RecoveryPhase, Retry, Verb
 from sickbay.settings import JobPolicy
 from sickbay.sim.mutants import restart_anyway, two_lives

@@ -1,16 +1,16 @@
-"""The life of a job through its failures: a second small table, coupled to the first only by what nodes show.
+"""Which event it is in the life of a job (core/recover_table.py), coupled to cases only by what nodes show.
 
 A job never waits for a repair when good nodes exist: it hangs off verified capacity. Called by controller/jobs.py with
-one job's slice; pure. Only `step` returns a Recovery in another phase.
+one job's slice; pure. Only `step` of core/recover_table.py returns a Recovery in another phase.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 
 from sickbay.core import capacity, explain, progress, suspects
+from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
     Action,
@@ -24,68 +24,12 @@ from sickbay.model import (
     Outcome,
     Place,
     Recovery,
-    RecoveryPhase,
     Unguarded,
     Verb,
 )
 from sickbay.settings import JobPolicy
 
-P = RecoveryPhase
-
-
-class JobEvent(StrEnum):
-    PROGRESSED = "PROGRESSED"
-    STALLED = "STALLED"
-    UNSEEN = "UNSEEN"  # its steps cannot be read: nobody can say that it stands still
-    DIED = "DIED"
-    DRAINED = "DRAINED"
-    DONE = "DONE"
-    SPARED = "SPARED"  # stopped by our own drain: the blame is known, no examination
-    BLAMED = "BLAMED"
-    GIVEN_UP = "GIVEN_UP"
-    FOUND = "FOUND"
-    REFUSED = "REFUSED"
-    ALIVE = "ALIVE"
-    TIMED_OUT = "TIMED_OUT"
-    COMPLETED = "COMPLETED"
-    SUSPENDED = "SUSPENDED"
-    DELETED = "DELETED"
-
-
-E = JobEvent
-
-_OTHERS = {E.COMPLETED: P.COMPLETED, E.SUSPENDED: P.STOPPED, E.DELETED: P.GONE}
-
-TABLE: dict[RecoveryPhase, dict[JobEvent, RecoveryPhase]] = {
-    P.RUNNING: {E.STALLED: P.STALLED, E.DIED: P.STOPPING, E.DRAINED: P.STOPPING, **_OTHERS},
-    P.STALLED: {E.PROGRESSED: P.RUNNING, E.UNSEEN: P.RUNNING, E.DIED: P.STOPPING, E.DRAINED: P.STOPPING,
-                E.DONE: P.STOPPING, E.TIMED_OUT: P.STOPPING, **_OTHERS},
-    P.STOPPING: {E.PROGRESSED: P.RUNNING, E.UNSEEN: P.RUNNING, E.DONE: P.EXAMINING, E.SPARED: P.WAITING_FOR_CAPACITY,
-                 E.TIMED_OUT: P.STOPPING, **_OTHERS},
-    P.EXAMINING: {E.BLAMED: P.WAITING_FOR_CAPACITY, E.GIVEN_UP: P.FAILED, E.ALIVE: P.RUNNING,
-                  E.TIMED_OUT: P.WAITING_FOR_CAPACITY, **_OTHERS},
-    P.WAITING_FOR_CAPACITY: {E.FOUND: P.RESTARTING, E.GIVEN_UP: P.FAILED, E.ALIVE: P.RUNNING,
-                             E.TIMED_OUT: P.WAITING_FOR_CAPACITY, **_OTHERS},
-    P.RESTARTING: {E.PROGRESSED: P.RUNNING, E.DIED: P.STOPPING, E.TIMED_OUT: P.STOPPING, E.DRAINED: P.STOPPING,
-                   E.REFUSED: P.WAITING_FOR_CAPACITY, **_OTHERS},
-    P.COMPLETED: {},
-    P.FAILED: {},
-    P.STOPPED: {},
-    P.GONE: {},
-}  # fmt: skip
-
-ENDS = frozenset(phase for phase, row in TABLE.items() if not row)
-
-DEADLINE_OF = {
-    P.STALLED: "stalled_s",
-    P.STOPPING: "stopping_s",
-    P.EXAMINING: "examining_s",
-    P.WAITING_FOR_CAPACITY: "capacity_s",
-    P.RESTARTING: "restarting_s",
-}
-
 DEAD = frozenset({JobPhase.FAILED, JobPhase.STOPPED})
-
 
 Move = tuple[JobEvent, str]
 Ruled = tuple[Move | None, Recovery]
@@ -114,25 +58,6 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         recovery = _entering(s, moved, move[1], now)
         s = replace(s, outcome=None)
     return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(silent))
-
-
-def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy) -> Recovery | None:
-    phase = TABLE[r.phase].get(event)
-    if phase is None:
-        return None
-    deadline = _deadline(phase, policy, now)
-    entry = Entry(r.step + 1, event.value, now.wall, "sickbay", why, phase.value)
-    journal = (*r.journal, entry)
-    if len(journal) > 128:
-        journal = (*journal[:8], *journal[9:])
-    return replace(
-        r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="", journal=journal
-    )
-
-
-def _deadline(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None:
-    setting = DEADLINE_OF.get(phase)
-    return now.watch + float(getattr(policy, setting)) if setting else None
 
 
 def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
@@ -168,7 +93,7 @@ def _is_orphan(s: JobSlice, job: Job) -> bool:
 
 def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if _is_made_anew(s, r):
-        deadline = _deadline(r.phase, policy, now) if _due(r, now) else r.deadline
+        deadline = deadline_of(r.phase, policy, now) if _due(r, now) else r.deadline
         return None, replace(r, refusal="it is not there while it is made anew", deadline=deadline)
     ended = _by_others(s, r)
     if ended is not None:
@@ -192,7 +117,7 @@ def _hands_off(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if r.phase in (P.STALLED, P.STOPPING) and job.phase is JobPhase.RUNNING and _lives_again(r, job):
         return (E.PROGRESSED, f"attempt {job.attempt} runs without our help"), _alive(r, job, now)
-    return None, replace(r, refusal=s.paused, deadline=_deadline(r.phase, policy, now))
+    return None, replace(r, refusal=s.paused, deadline=deadline_of(r.phase, policy, now))
 
 
 def _lives_again(r: Recovery, job: Job) -> bool:
@@ -365,7 +290,7 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if _is_in_line(r, job):
         return None, _in_line(r, job, policy, now)
     if r.refusal:  # it waited until now: the time of a start begins here
-        return None, replace(r, refusal="", deadline=_deadline(r.phase, policy, now))
+        return None, replace(r, refusal="", deadline=deadline_of(r.phase, policy, now))
     if _due(r, now):
         return (E.TIMED_OUT, "no first step in time"), replace(r, attempt=max(r.attempt, job.attempt))
     return None, r
