@@ -150,8 +150,9 @@ class ControllerSettings:
     """Longest sleep, seconds, near a deadline: watch time advances by a planned sleep and one of these at most."""
     idle_period_s: float = 60.0
     """Longest sleep, seconds, while nothing is open. Events wake the loop earlier."""
-    workers: int = 16
-    """Actions under way at the same time. Each is one call of at most 10 s."""
+    workers: int = 32
+    """Actions under way at the same time. Each is one call of at most 10 s, and mostly waits: an API server lets
+    evictions that meet in one disruption budget sleep for half a second."""
     notice_s: float = 5.0
     """Seconds in which notices about one case are gathered into one."""
     common_cause_nodes: int = 3

@@ -369,13 +369,13 @@ class Desk(Asking):
         if kind == "node" and owner in self._view.cases:
             case = self._view.cases[owner].value
             told = replace(case, notices=_without(case.notices, keys))
-            self._records.put_case(told, False, (), patience=keeping.LATER_S)
+            self._records.put_case(told, False, (), patience=keeping.RARELY_S)
         elif kind == "record" and owner in self._view.records:
             record = self._view.records[owner].value
-            self._records.put_record(replace(record, notices=_without(record.notices, keys)), patience=keeping.LATER_S)
+            self._records.put_record(replace(record, notices=_without(record.notices, keys)), patience=keeping.RARELY_S)
         elif kind == "ledger":
             left = _without(self._ledger.notices, keys)
-            self._records.put_ledger(replace(self._ledger, notices=left), patience=keeping.LATER_S)
+            self._records.put_ledger(replace(self._ledger, notices=left), patience=keeping.RARELY_S)
 
 
 def _log_moves(before: Case | None, case: Case) -> None:

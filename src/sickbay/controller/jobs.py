@@ -14,7 +14,7 @@ from sickbay.controller.asking import Asking
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import blame, capacity, progress, recover, versions
-from sickbay.core.keeping import LATER_S, owed
+from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Job, JobPhase, Recovery, RecoveryPhase, Verb
 from sickbay.ports import Stored
@@ -238,7 +238,7 @@ class JobDesk(Asking):
         stored = self._view.recoveries.get(owner)
         if stored is not None:
             left = tuple(n for n in stored.value.notices if n.key not in keys)
-            self._records.put_recovery(replace(stored.value, notices=left), False, patience=LATER_S)
+            self._records.put_recovery(replace(stored.value, notices=left), False, patience=RARELY_S)
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job

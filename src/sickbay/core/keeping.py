@@ -17,11 +17,11 @@ NOW = 0.0  # what a crash must not lose
 # Watch time: a phase in which nothing is done that could do harm if nobody remembered it. Longer than policy.settle_s:
 # else each case would be written once just before its next phase is.
 SOON_S = 15.0
-LATER_S = 300.0  # what the next leader would see for itself; a crash meanwhile tells one notice twice, by the same key
-WORDS_S = (
-    120.0  # what a person may have to do something about: a budget that holds up a drain, a door that does not answer
-)
-AT_WORK_S = 900.0  # while a machine boots or is examined, what is waited for is what its phase says
+LATER_S = 300.0  # what the next leader would see for itself
+WORDS_S = 120.0  # what a person may have to act on: a budget that holds up a drain, a door that does not answer
+# What hardly anybody misses: that a notice was delivered (a crash meanwhile tells it twice, by the same key), or what
+# is waited for while a machine boots or is examined. Longer than that takes: it is one with the write at its end.
+RARELY_S = 900.0
 OWED_MAX = 32  # notices that one record keeps until they are delivered
 
 
@@ -52,7 +52,7 @@ def patience(s: NodeSlice, d: Decision) -> float:
 
 def patience_with_words(case: Case) -> float:
     """How long the words of a wait may go unwritten."""
-    return AT_WORK_S if case.phase in (Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING) else WORDS_S
+    return RARELY_S if case.phase in (Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING) else WORDS_S
 
 
 def _harms_nobody(s: NodeSlice, case: Case) -> bool:
