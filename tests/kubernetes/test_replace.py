@@ -344,10 +344,11 @@ def make(ward: Ward, path: str, kind: str, name: str, body: dict[str, Any], **me
 
 
 def kept(ward: Ward, folder: str, owner: str = "MachineSet") -> tuple[str, str]:
-    """A node and its Machine, kept by the MachineSet."""
+    """A node and its Machine, kept by the MachineSet: the real one, or the garbage collector would take the Machine."""
     name = ward.node(provider_id=f"metal3://rack-1/{secrets.token_hex(4)}", out=False)
     machine = f"m-{secrets.token_hex(3)}"
-    refs = [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": owner, "name": "d-1", "uid": "u", "controller": True}]
+    uid = ward.api.get(f"{folder}/machinesets/d-1", Anything).metadata.uid
+    refs = [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": owner, "name": "d-1", "uid": uid, "controller": True}]
     ref = {"apiGroup": "x.test", "kind": "X", "name": "x"}
     spec = {"clusterName": "c", "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": ref,
             "providerID": ward.object(name).spec.provider_id}  # fmt: skip
