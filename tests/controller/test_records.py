@@ -226,6 +226,21 @@ def test_a_delivered_notice_waits_for_the_next_write_of_its_record_but_not_for_e
     assert stored.value.refusal == "told"
 
 
+def test_what_may_wait_has_its_own_time_however_long_something_else_has_waited() -> None:
+    store = FrugalStore()
+    records = lead(store)
+    keep(records, a_case())
+    before = store.token()
+    records.put_case(a_case(refusal="boots"), False, (), patience=900.0)
+    records.flush(0.0)
+    records.put_case(a_case(Phase.VERIFYING), False, (), patience=300.0)
+    records.flush(400.0)
+    records.flush(699.0)
+    assert store.token() == before
+    records.flush(700.0)
+    assert store.token() != before
+
+
 def test_an_ended_case_goes_to_the_archive_and_its_number_is_never_used_again() -> None:
     store = MemoryStore()
     records = lead(store)

@@ -8,6 +8,7 @@ or is written when its patience ends. It must never decide what is written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -42,14 +43,19 @@ class Draft:
     version: int | None  # of the record it replaces; None: there is none yet
     ended: bool = False
     consumes: tuple[str, ...] = ()
-    patience: float = NOW  # watch time for which it may wait for the next write of its record
-    since: float | None = None  # watch time of the first flush that let it wait
+    patience: float | None = NOW  # for how long it may wait for the next write of its record; None: `due` says it
+    due: float = math.inf  # watch time at which it is written at the latest
     first: list[Callable[[], None]] = field(default_factory=list)  # written before it: what it alone knows until then
 
     def is_due(self, watch: float) -> bool:
-        if self.since is None:
-            self.since = watch
-        return watch - self.since >= self.patience
+        """Asked by each flush. What was put since the last one has its own patience, counted from now."""
+        if self.patience is not None:
+            self.due, self.patience = min(self.due, watch + self.patience), None
+        return watch >= self.due
+
+    def hurry(self, patience: float) -> None:
+        """More was put: of several that may wait, the most impatient counts."""
+        self.patience = patience if self.patience is None else min(self.patience, patience)
 
     @property
     def owner(self) -> str:

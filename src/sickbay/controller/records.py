@@ -99,7 +99,7 @@ class Records:
         self._view.records[record.node] = Stored(record, version, self.epoch)
         if case is not None:
             waiting = self._drafts.get((NodeRecord.__name__, record.node))
-            if waiting is not None and waiting.patience > NOW:
+            if waiting is not None and waiting.patience != NOW:
                 del self._drafts[NodeRecord.__name__, record.node]  # the case says more
             self.put_case(replace(case.value, record=record), False, (), patience=patience)
         else:
@@ -136,7 +136,7 @@ class Records:
         draft.value, draft.ended = value, ended
         draft.consumes = (*draft.consumes, *consumes)
         draft.first.extend((first,) if first else ())
-        draft.patience = NOW if consumes or ended else min(draft.patience, patience)
+        draft.hurry(NOW if consumes or ended else patience)
 
     # -- writing
 
