@@ -30,11 +30,12 @@ from sickbay.model import (
     RecoveryPhase,
     Retry,
     Started,
+    Status,
     Verb,
 )
 from sickbay.settings import ControllerSettings, JobPolicy, Limit
 from sickbay.stores.memory import MemoryStore
-from tests.builders import a_finding, a_gpu, a_job, a_node, a_policy
+from tests.builders import a_finding, a_gpu, a_job, a_node, a_pass, a_policy
 from tests.controller.door import Door, Shift, busy
 
 HOUR = 3_600.0
@@ -274,6 +275,17 @@ def test_a_sign_of_life_makes_no_pass_and_is_heard_by_the_next_one() -> None:
     assert not shift.controller.woken.is_set()
     shift.passes(60.0)
     assert shift.controller.view.nodes["n1"].last_check == 77.0
+
+
+def test_the_same_checks_passed_once_more_make_no_pass_and_no_decision() -> None:
+    shift = on_duty().passes(60.0)
+    shift.door.shows("n1", findings=(a_pass(n=1),), last_check=76.0)
+    shift.passes(60.0)
+    shift.controller.woken.clear()
+    shift.door.shows("n1", findings=(a_pass(n=2),), last_check=77.0)
+    assert not shift.controller.woken.is_set()
+    shift.door.shows("n1", findings=(a_pass(n=3, status=Status.UNKNOWN),), last_check=78.0)
+    assert shift.controller.woken.is_set()
 
 
 def test_of_two_showings_of_one_version_the_later_one_counts() -> None:

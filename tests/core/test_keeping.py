@@ -49,8 +49,9 @@ def test_nobody_reads_held_beside_a_drain_that_goes_on(how: str) -> None:
 def test_what_joins_a_case_without_changing_its_course_may_wait() -> None:
     before = a_case(Phase.VERIFYING)
     after = a_case(Phase.VERIFYING, diagnoses=(*before.diagnoses, a_diagnosis("ecc-uncontained")))
-    assert patience(before, after) == keeping.LATER_S
+    assert patience(before, after) == keeping.RARELY_S
     assert patience(before, a_case(Phase.VERIFYING, pending=an_action())) == keeping.NOW
+    assert patience(a_case(Phase.ESCALATED), replace(after, phase=Phase.ESCALATED)) == keeping.LATER_S
 
 
 def test_which_boot_a_healthy_node_is_in_is_worth_no_write_and_a_verdict_is() -> None:

@@ -26,6 +26,7 @@ from sickbay.model import (
     Pause,
     Progress,
     Recovery,
+    Status,
 )
 from sickbay.ports import Stored
 
@@ -95,7 +96,7 @@ class View:
             self.heard[name] = None
         if node.jobs and (old is None or (old.factors is not node.factors and old.factors != node.factors)):
             self.retold.update(dict.fromkeys(node.jobs))
-        if old is not None and _sight(old) == _sight(node):
+        if old is not None and _looks_as(old, node):
             self._index_free(node)
             if self._is_known_sick(name):
                 self.touch_node(name)
@@ -107,7 +108,7 @@ class View:
         """Is a pass due for it at once? A sign of life from a node that nobody has anything against can wait for the
         next one: of 5,000 agents seventeen speak every second. Called from other threads, so it only looks."""
         old = self.nodes.get(node.name)
-        quiet = old is not None and old.jobs == node.jobs and _sight(old) == _sight(node)
+        quiet = old is not None and old.jobs == node.jobs and _looks_as(old, node)
         return not quiet or self._is_known_sick(node.name)
 
     def _is_known_sick(self, name: str) -> bool:
@@ -251,12 +252,23 @@ def _is_unavailable(node: Node) -> bool:
     return not node.ready or node.cordoned or node.gate
 
 
-# All that anybody counts or decides by, but for a node's work, its heartbeat and its version. (When a gang of 2,000
+# All that anybody counts or decides by, but for a node's findings, work, heartbeat and version. (When a gang of 2,000
 # nodes is placed that is 2,000 looks at this: attrgetter takes half the time of a function.)
 _sight = attrgetter(
-    "findings", "ready", "boot_id", "cordoned", "mark", "gate", "gone", "opted_out", "uid", "instance", "others",
+    "ready", "boot_id", "cordoned", "mark", "gate", "gone", "opted_out", "uid", "instance", "others",
     "stuck", "gpus", "gpus_allocatable", "pool", "rack", "domain", "factors",
 )  # fmt: skip
+
+
+def _looks_as(old: Node, new: Node) -> bool:
+    """Of a node that nobody has anything against, the same checks passed once more under other numbers is no change."""
+    return _sight(old) == _sight(new) and (old.findings == new.findings or _all_passed(old) == _all_passed(new) != ())
+
+
+def _all_passed(node: Node) -> tuple[tuple[str, str], ...]:
+    """Which checks passed; () if any did not."""
+    passed = tuple((f.check, f.code) for f in node.findings if f.status is Status.OK)
+    return passed if len(passed) == len(node.findings) else ()
 
 
 def scopes_of(node: Node) -> list[str]:

@@ -44,15 +44,22 @@ def patience(s: NodeSlice, d: Decision) -> float:
     if before is None or d.ended or (case.held, case.paused) != (before.held, before.paused):
         return NOW  # a hold and its end too: nobody may read "held" beside something that is being done
     if case.phase is before.phase:  # merged from findings that still stand
-        return LATER_S if case.pending == before.pending else NOW
+        return _at_rest(case) if case.pending == before.pending else NOW
     if case.phase is Phase.VERIFYING:
         return LATER_S  # as a rule it is over before, and its end is written
     return SOON_S if _harms_nobody(s, case) else NOW
 
 
+AT_WORK = frozenset({Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING})  # on the machine: all wait for its end
+
+
+def _at_rest(case: Case) -> float:
+    return RARELY_S if case.phase in AT_WORK else LATER_S
+
+
 def patience_with_words(case: Case) -> float:
     """How long the words of a wait may go unwritten."""
-    return RARELY_S if case.phase in (Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING) else WORDS_S
+    return RARELY_S if case.phase in AT_WORK else WORDS_S
 
 
 def _harms_nobody(s: NodeSlice, case: Case) -> bool:
