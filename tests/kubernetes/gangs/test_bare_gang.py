@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from sickbay.kube import names
 from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, JobPhase, Lost, Started
 from sickbay.platforms.kubernetes.gangs import bare, words
 from sickbay.platforms.kubernetes.gangs.restart import restart_job
 from sickbay.platforms.kubernetes.gangs.stop import give_way, stop_job
+from testbed.waiting import until
 from tests.kubernetes.gangs.ground import MANAGED, Ground
 
 
@@ -96,6 +99,11 @@ def test_a_gang_whose_pods_nobody_kept_is_not_restarted(ground: Ground) -> None:
     assert "nobody has kept its pods' manifests" in outcome.why
 
 
+def kept_since(ground: Ground) -> str:
+    (kept,) = ground.api.list(f"/api/v1/namespaces/{ground.namespace}/configmaps", Anything, labelSelector=words.GANG)
+    return kept.metadata.creation_timestamp
+
+
 def test_a_gang_that_is_applied_again_after_its_end_is_a_gang_of_its_own(ground: Ground) -> None:
     """What is kept of the one before says nothing about it, and goes when this one is stopped."""
     here = ground.nodes(2)
@@ -106,6 +114,8 @@ def test_a_gang_that_is_applied_again_after_its_end_is_a_gang_of_its_own(ground:
     for pod in ground.pods():
         ground.api.delete(ground.pod_path(pod), {"gracePeriodSeconds": 0})
     ground.until_pods(0)
+    kept = kept_since(ground)
+    until(lambda: datetime.now(UTC).isoformat()[:19] > kept[:19], "a clock that tells whole seconds has moved on")
     second = ground.running(a_gang(ground))
     assert (second.attempt, second.managed, second.stopped_by) == (1, True, "")
     sick = second.rank_nodes[0]
