@@ -55,9 +55,6 @@ TABLE: dict[Phase, dict[Event, Phase]] = {
 ENDS = frozenset(phase for phase, row in TABLE.items() if not row)
 LIVE = frozenset(TABLE) - ENDS
 
-# From COLLECTING to RETURNING only our own examination runs on the node.
-OURS_ALONE = frozenset({P.COLLECTING, P.QUEUED, P.REPAIRING, P.VERIFYING})
-
 # The next visit of QUEUED verifies only, it tries no rung.
 EXAMINES = frozenset({(P.HOLDING, E.CLEARED), (P.ESCALATED, E.EXAMINED), (P.RETURNING, E.UNHELD)})
 

@@ -34,10 +34,6 @@ class Claim:
     until: float
 
 
-def server_time(site: Site) -> float:
-    return site.clock.now() + site.api.ahead_s
-
-
 def claim_on(site: Site, node: NodeObject) -> Claim | None:
     """Who sweeps this node; one that cannot be read has ended long ago."""
     text = node.metadata.annotation(site.keys.sweep)
@@ -50,7 +46,7 @@ def claim_on(site: Site, node: NodeObject) -> Claim | None:
 def left_s(site: Site, node: NodeObject) -> float | None:
     """Seconds until the claim on this node ends, none left: 0; None when there is no claim."""
     claim = claim_on(site, node)
-    return max(0.0, claim.until - server_time(site)) if claim is not None else None
+    return max(0.0, claim.until - site.server_now()) if claim is not None else None
 
 
 def freeing(site: Site, node: NodeObject) -> list[marks.Op]:
@@ -66,7 +62,7 @@ def free(site: Site, name: str) -> str:
 def _free(site: Site, name: str) -> str:
     node = site.api.find(names.node(name), NodeObject)
     claim = claim_on(site, node) if node is not None else None
-    if node is None or claim is None or claim.until > server_time(site):
+    if node is None or claim is None or claim.until > site.server_now():
         return ""
     body = [marks.same("/metadata/uid", node.metadata.uid), *freeing(site, node)]
     site.api.patch(names.node(name), body, NodeObject, how="json")

@@ -82,7 +82,7 @@ def overdue_s(site: Site, pod: PodObject) -> float:
         end = datetime.fromisoformat(pod.metadata.deletion_timestamp).timestamp()
     except ValueError:
         return float("-inf")
-    return site.clock.now() + site.api.ahead_s - end
+    return site.server_now() - end
 
 
 def is_stuck(site: Site, pod: PodObject) -> bool:

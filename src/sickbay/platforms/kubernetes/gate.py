@@ -142,7 +142,7 @@ def is_gated(site: Site, node: NodeObject) -> bool:
 
 
 def _age(site: Site, node: NodeObject) -> float:
-    return site.clock.now() + site.api.ahead_s - stamp(node.metadata.creation_timestamp)
+    return site.server_now() - stamp(node.metadata.creation_timestamp)
 
 
 # --- closing ----------------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def start(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Ru
 def standing(site: Site, key: str, job: JobObject) -> Answer | Running | Blind:
     """Where this Job stands, from its pod and its own conditions."""
     pods = site.api.list(names.pods(site.settings.namespace), PodObject, labelSelector=f"{POD_OF}={job.metadata.name}")
-    return judged(key, job, pods, site.clock.now() + site.api.ahead_s)
+    return judged(key, job, pods, site.server_now())
 
 
 def judged(key: str, job: JobObject, pods: Sequence[PodObject], now: float) -> Answer | Running | Blind:

@@ -23,6 +23,10 @@ class Site:
     keys: Keys = field(default_factory=keys)
     helps_jobs: bool = True  # settings.jobs.enabled: without it nobody resumes a gang, so nobody may stop one
 
+    def server_now(self) -> float:
+        """The API server's time, with which its timestamps are compared; never with ours."""
+        return self.clock.now() + self.api.ahead_s
+
 
 def site_of(
     api: Api, settings: KubernetesSettings, clock: Clock, cluster: str = "default", *, helps_jobs: bool = True

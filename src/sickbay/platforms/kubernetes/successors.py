@@ -53,7 +53,7 @@ def pool_of(site: Site, labels: Mapping[str, str]) -> str:
 def expect(site: Site, action: Action, node: NodeObject) -> None:
     """Write it down; the same action again is the same line."""
     line = Successor(action.key, node.metadata.name, instance_of(node), pool_of(site, node.metadata.labels or {}),
-                     _now(site))  # fmt: skip
+                     site.server_now())  # fmt: skip
     _change(site, lambda lines: {**lines, _slot(action.key): line})
 
 
@@ -78,10 +78,6 @@ def met(site: Site, successor: Successor) -> None:
 # --- the ConfigMap ----------------------------------------------------------------------------------------------------
 
 
-def _now(site: Site) -> float:
-    return site.clock.now() + site.api.ahead_s
-
-
 def _slot(key: str) -> str:
     """A ConfigMap's keys take letters, digits, '-', '_' and '.'."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in key)[:253]
@@ -102,7 +98,7 @@ def _lines(site: Site, found: ConfigMap | None) -> dict[str, Successor]:
             lines[slot] = msgspec.json.decode(text.encode(), type=Successor)
         except (msgspec.MsgspecError, UnicodeError):
             continue
-    now = _now(site)
+    now = site.server_now()
     fresh = sorted((item for item in lines.items() if now - item[1].at < FORGET_S), key=lambda item: item[1].at)
     return dict(fresh[-MOST:])
 

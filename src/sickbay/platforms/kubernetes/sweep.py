@@ -156,7 +156,9 @@ class Sweep:
         if self.stop.is_set():
             return Swept(name, "skipped", "the sweep was stopped")
         job = errand(f"sweep/{self.owner}/{name}", self.checks, reserve=f"sweep by {self.owner}")
-        turn = Turn(name, f"sweep/{self.owner}/{name}", job, self._now() + job.limit_s + job.start_s + SPARE_S)
+        turn = Turn(
+            name, f"sweep/{self.owner}/{name}", job, self.site.server_now() + job.limit_s + job.start_s + SPARE_S
+        )
         said: Verdict | None = None
         try:  # around the closing as well: a write that was not answered may have arrived
             if why := self._closed(turn):
@@ -172,9 +174,6 @@ class Sweep:
             return Swept(name, "skipped", "the sweep was stopped")
         finally:
             self._left(turn, said)
-
-    def _now(self) -> float:
-        return claims.server_time(self.site)
 
     def _work_on(self, name: str) -> str:
         work = (pod for pod in pods_on(self.site, name) if is_work(self.site, pod))
@@ -192,7 +191,7 @@ class Sweep:
         found = node_jobs.find(self.site, turn.job.kind, turn.node, turn.key)
         if found is not None:
             return node_jobs.standing(self.site, turn.key, found)
-        if self._now() > turn.until - turn.job.limit_s - turn.job.start_s:
+        if self.site.server_now() > turn.until - turn.job.limit_s - turn.job.start_s:
             return Blind("the API server was away for so long that its examination could not end in time")
         return node_jobs.start(self.site, turn.key, node, turn.job)
 
@@ -202,7 +201,7 @@ class Sweep:
             try:
                 return ask()
             except ApiError as error:
-                if error.refused or error.not_found or self._now() >= turn.until:
+                if error.refused or error.not_found or self.site.server_now() >= turn.until:
                     raise
                 self._pause()
 
@@ -228,7 +227,7 @@ class Sweep:
         """A Job without an answer is ended, then the node opened: tried until our claim ends, told to stop or not."""
         pause, longest = PAUSES_S
         while True:
-            last = self._now() >= turn.until  # by then the Job's own time limit has ended it
+            last = self.site.server_now() >= turn.until  # by then the Job's own time limit has ended it
             try:
                 if said is None and not last:
                     node_jobs.stop(self.site, turn.job.kind, turn.node, turn.key)
@@ -240,7 +239,7 @@ class Sweep:
                         f"{turn.node}: its taint could not be taken off, the controller or the next sweep will: {error}"
                     )
                     return
-                time.sleep(min(pause, max(0.0, turn.until - self._now())))
+                time.sleep(min(pause, max(0.0, turn.until - self.site.server_now())))
                 pause = min(longest, 2 * pause)
 
     def _opened(self, name: str, said: Verdict | None, key: str) -> None:

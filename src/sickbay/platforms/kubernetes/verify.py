@@ -97,7 +97,7 @@ def unseen(site: Site, name: str, node: NodeObject | None, *, patience_s: float)
     ready = next((one for one in node.status.conditions or () if one.type == "Ready"), None)
     if ready is not None and ready.status == "True":
         return None
-    since = site.clock.now() + site.api.ahead_s - stamp(ready.last_transition_time if ready else "")
+    since = site.server_now() - stamp(ready.last_transition_time if ready else "")
     said = f"{name} is not ready" + (f" ({ready.reason})" if ready and ready.reason else "")
     if since < patience_s:
         return Waiting(f"{said}; it may come back")
@@ -181,7 +181,7 @@ def _standings(site: Site, key: str, selector: str) -> dict[str, Answer | Runnin
     stands: dict[str, Answer | Running | Blind] = {}
     for job in jobs:
         where = str(job.spec.get("template", {}).get("spec", {}).get("nodeName", ""))
-        stands[where] = node_jobs.judged(key, job, pods.get(where, ()), site.clock.now() + site.api.ahead_s)
+        stands[where] = node_jobs.judged(key, job, pods.get(where, ()), site.server_now())
     return stands
 
 
