@@ -74,7 +74,7 @@ class Agents:
 
     def wake(self, node: SimNode, boot: str) -> None:
         """The agent is back, after a boot or by itself: it looks at once."""
-        if node.boot_id != boot or not node.up or node.gone:
+        if node.boot_id != boot or not node.answers or node.gone or node.agent_muted:
             return
         node.agent_up, node.agent_silent_since = True, None
         self.read_kernel(node)
@@ -83,6 +83,7 @@ class Agents:
     def rebooted(self, node: SimNode) -> None:
         """What belonged to the last boot is over; the map of parts is kept on disk."""
         self.silence(node)
+        node.agent_muted = False
         node.findings, node.sequence, node.cursor, node.same_cycles = {}, 0, "", 0
 
     # -- the kernel log -----------------------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sickbay.model import Checkpoint, JobPhase
+from sickbay.model import Checkpoint, JobPhase, RankExit
 from sickbay.sim.faults import Ailment
 from sickbay.sim.hardware import SimNode
-from sickbay.sim.jobs import JobSpec, RealEngine, SimJob
+from sickbay.sim.jobs import KEPT_EXITS, JobSpec, Orphans, RealEngine, SimJob
 from sickbay.sim.progress import Pace
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class Gangs:
         world = self.world
         job.begin(world.now, attempt, from_step, nodes)
         world.note("place", "", job=job.id, attempt=attempt, from_step=from_step, nodes=",".join(nodes), by=by)
+        for old in job.orphans:
+            world.note(
+                "two-attempts", "", job=job.id, attempt=attempt, beside=old.attempt, nodes=",".join(old.nodes),
+                writes=old.pace is not None, by=by,
+            )  # fmt: skip
         if job.corrupted:
             world.note("corrupt-restart", "", job=job.id, attempt=attempt, from_step=from_step)
         for name in nodes:
@@ -46,6 +52,7 @@ class Gangs:
         world.touch_job(job)
         for name in nodes:
             world.illness.under_load(world.nodes[name])
+        self.data_lost(job)
 
     def _plan_ending(self, job: SimJob) -> None:
         """The moment at which this attempt completes, or meets the bug that is in it."""
@@ -130,19 +137,27 @@ class Gangs:
 
     def node_lost(self, node: SimNode) -> None:
         """The host under these ranks goes away."""
-        job = self.world.jobs.get(node.job)
+        job = self.world.jobs.get(node.job) if node.job else None
         if job and job.live:
             self._fail(job, job.ranks_on(node.name), "node_gone", f"{node.name} went down", code=137)
         node.job = ""
+        self.orphans_end(node, f"{node.name} went down")
 
     def _fail(
         self, job: SimJob, culprits: Sequence[int], tail: str, why: str, *, code: int = 1, user_code: bool = False
     ) -> None:
         job.exits = job.exits_of(culprits, tail, code)
-        self._finish(job, JobPhase.FAILED, why, user_code=user_code)
+        deaf = [
+            name for name in self._dark(job) if "data" in self.world.nodes[name].cuts
+        ]  # others hear that peers died
+        self._finish(job, JobPhase.FAILED, why, user_code=user_code, dark=deaf)
 
-    def _finish(self, job: SimJob, phase: JobPhase, why: str, *, user_code: bool = False) -> None:
+    def _finish(
+        self, job: SimJob, phase: JobPhase, why: str, *, user_code: bool = False, dark: Sequence[str] = ()
+    ) -> None:
         world = self.world
+        if dark:
+            self._orphan(job, dark)
         job.finish(world.now, phase, why, user_code=user_code)
         world.note("job-end", "", job=job.id, attempt=job.attempt, phase=phase.value, step=job.step(world.now), why=why)
         for name in job.nodes:
@@ -184,18 +199,85 @@ class Gangs:
             job.excused_s += self.world.now - ended
         return True
 
+    # -- out of reach -------------------------------------------------------------------------------------------------
+
+    def _dark(self, job: SimJob) -> list[str]:
+        """Nodes where ranks of this attempt live and nobody can end them."""
+        nodes = self.world.nodes
+        return [n for n in job.nodes if nodes[n].cuts and nodes[n].up and not nodes[n].reachable]
+
+    def evict(self, job: SimJob) -> None:
+        """The platform gives up the pods of nodes that it has not heard of for long. Those it reaches are ended; of the
+        others it only shows that they are being deleted."""
+        dark = self._dark(job)
+        if not job.live or not dark:
+            return
+        lost = [rank for name in dark for rank in job.ranks_on(name)]
+        said = ("Taint manager: deleting due to NoExecute taint (node.kubernetes.io/unreachable)",)
+        job.exits = tuple(RankExit(rank, job.rank_nodes[rank], None, said) for rank in lost[:KEPT_EXITS])
+        self.world.note("evict", "", job=job.id, attempt=job.attempt, nodes=",".join(dark))
+        self._finish(job, JobPhase.FAILED, f"evicted from {len(dark)} nodes that do not answer", dark=dark)
+
+    def _orphan(self, job: SimJob, dark: Sequence[str]) -> None:
+        whole = len(dark) == len(set(job.nodes)) and job.pace.frozen_at is None
+        job.orphans.append(Orphans(job.attempt, list(dark), replace(job.pace) if whole else None))
+        self.world.note(
+            "orphans", "", job=job.id, attempt=job.attempt, nodes=",".join(dark), writes=whole
+        )  # fmt: skip
+        for name in dark:
+            self.world.nodes[name].orphans.append(job.id)
+
+    def orphans_end(self, node: SimNode, why: str) -> None:
+        """Ranks here that were given up are over at last: killed by a kubelet that is back, or gone with the host."""
+        for job_id in node.orphans:
+            job = self.world.jobs[job_id]
+            job.settle(self.world.now)
+            for orphans in job.orphans:
+                if node.name in orphans.nodes:
+                    orphans.nodes.remove(node.name)
+                    orphans.pace = None  # whoever is left waits for this one
+            job.orphans = [o for o in job.orphans if o.nodes]
+            self.world.note("orphans-end", node.name, job=job_id, why=why.replace(" ", "_"))
+            self.world.touch_job(job)
+        if node.orphans:
+            node.orphans = []
+            self.world.touch(node)
+
+    def data_lost(self, job: SimJob) -> None:
+        """A gang that spans nodes needs the network between them: its collectives wait."""
+        cut = [name for name in job.nodes if "data" in self.world.nodes[name].cuts]
+        if cut and len(job.nodes) > 1 and job.live and job.pace.frozen_at is None:
+            job.cut_at = self.world.now
+            self._hang(
+                job, [rank for name in cut if not self.world.nodes[name].reachable for rank in job.ranks_on(name)]
+            )
+
+    def data_regained(self, jobs: Iterable[SimJob], rides_s: float) -> None:
+        """What retransmits bridge goes on; after that communicators are broken for good."""
+        world = self.world
+        for job in jobs:
+            away = world.now - job.cut_at if job.cut_at is not None else rides_s
+            if away >= rides_s or not job.live or any("data" in world.nodes[n].cuts for n in job.nodes):
+                continue
+            job.pace.thaw(world.now)
+            job.hung, job.cut_at, job.life = set(), None, job.life + 1
+            world.note("goes-on", "", job=job.id)
+            self._plan_ending(job)
+
     # -- what the platform asks ---------------------------------------------------------------------------------------
 
     def stop(self, job: SimJob, by: str, phase: JobPhase = JobPhase.STOPPED) -> None:
         """The whole gang ends. Ranks in D state stay where they are, as `stuck`, and hold no later attempt back."""
         job.stopped_by = by
-        self._finish(job, phase, f"stopped by {by}")
+        self._finish(job, phase, f"stopped by {by}", dark=self._dark(job))
 
     def save(self, job: SimJob) -> float | None:
         """Ask for a checkpoint now; returns when it will be complete, None if the job cannot save."""
         world = self.world
         job.settle(world.now)
         if not job.live or job.hung or job.pace.frozen_at is not None or world.now < job.pace.anchor:
+            return None
+        if self._dark(job):
             return None
         took = max(SAVE_S, job.spec.write_s)
         step = job.step(world.now)
@@ -227,7 +309,7 @@ class Gangs:
             return f"attempt {job.attempt} of {job.id} still lives"
         if from_step != job.spec.first_step and all(c.step != from_step for c in job.checkpoints):
             return f"{job.id} has no complete checkpoint at step {from_step}"
-        loose = [n.name for n in world.nodes.values() if job.id in n.stuck and not n.mark]
+        loose = [n.name for n in world.nodes.values() if (job.id in n.stuck or job.id in n.orphans) and not n.mark]
         if loose:
             return f"ranks of an earlier attempt live on {', '.join(loose)}, which carries no mark of ours"
         for name in nodes:
@@ -244,8 +326,8 @@ class Gangs:
             return f"cordoned by {node.mark or ', '.join(node.others)}"
         if not node.ready or node.treating:
             return "not ready"
-        if node.job or node.stuck:
-            return f"busy with {node.job or ', '.join(node.stuck)}"
+        if node.job or node.stuck or node.orphans:
+            return f"busy with {node.job or ', '.join([*node.stuck, *node.orphans])}"
         return "behind the newcomer gate" if node.gate else ""
 
     def restart(self, key: str, job: SimJob, attempt: int, from_step: int, nodes: tuple[str, ...]) -> None:

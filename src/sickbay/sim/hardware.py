@@ -88,6 +88,12 @@ class SimNode:
     opted_out: bool = False
     job: str = ""
     stuck: list[str] = field(default_factory=list)  # jobs whose processes here cannot be killed
+    orphans: list[str] = field(default_factory=list)  # jobs given up whose ranks live on here, out of anybody's reach
+    cuts: list[str] = field(default_factory=list)  # of control | data | power, one for each cut in force (network.py)
+    dark_since: float = 0.0  # when the control plane last lost it
+    told_boot: str = ""  # the boot id that its kubelet told last
+    switch: str = ""
+    zone: str = ""
     treating: str = ""  # key of the treatment under way
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     sequence: int = 0  # of findings within this boot
@@ -96,6 +102,7 @@ class SimNode:
     gpu_map: tuple[Gpu, ...] = ()  # from the agent's last healthy cycle
     agent_phase: float = 0.0
     agent_silent_since: float | None = None
+    agent_muted: bool = False  # it does not speak though it could: somebody stopped it
     cycle_at: float | None = None  # when the next real cycle of the agent runs
     same_cycles: int = 0
     version: int = 0
@@ -107,6 +114,29 @@ class SimNode:
     @property
     def cordoned(self) -> bool:
         return self.closed or bool(self.others)
+
+    @property
+    def reachable(self) -> bool:
+        """Does the control plane reach its kubelet and its agent?"""
+        return "control" not in self.cuts
+
+    @property
+    def powered(self) -> bool:
+        return "power" not in self.cuts
+
+    @property
+    def answers(self) -> bool:
+        """Would a question asked through the control plane be answered?"""
+        return self.up and not (self.cuts and not self.reachable)
+
+    @property
+    def provider_status(self) -> str:
+        """What the provider (or the BMC) truly says of the machine: a second witness beside readiness."""
+        if self.gone:
+            return "terminated"
+        if not self.powered:
+            return "stopped"
+        return "impaired" if self.node_sign("down") else "running"
 
     @property
     def hung(self) -> bool:

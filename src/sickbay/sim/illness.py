@@ -105,6 +105,7 @@ class Illness:
         boot = node.boot_id
         node.up = False
         self.world.agents.silence(node)
+        self.world.gangs.orphans_end(node, "the host stopped")
         self.world.after(NOT_READY_S, lambda: self._not_ready(node, boot))
 
     def _not_ready(self, node: SimNode, boot: str) -> None:

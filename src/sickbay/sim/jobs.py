@@ -57,6 +57,7 @@ class JobSpec:
     bug_at_step: int = -1  # a traceback whenever this step is reached
     first_step: int = 0
     requeue_s: float | None = None  # the platform itself restarts it after this long (for the originals' policy)
+    told_by: str = "storage"  # how its steps are seen: through shared storage, or by its "pods" (not while cut off)
 
 
 @dataclass(slots=True)
@@ -71,6 +72,16 @@ class Attempt:
     reached: int = 0
     end: str = ""  # why it ended
     user_code: bool = False
+
+
+@dataclass(slots=True)
+class Orphans:
+    """Ranks of an attempt that the platform has given up and cannot reach. They live on; a gang that is out of reach as
+    a whole goes on making steps and writing, one that has lost peers waits for them for ever (`pace` is None)."""
+
+    attempt: int
+    nodes: list[str]
+    pace: Pace | None
 
 
 @dataclass(slots=True)
@@ -96,6 +107,9 @@ class SimJob:
     engine: RealEngine | None = None
     granted: int = 0
     told_step: int = -1
+    told_at: float = 0.0
+    orphans: list[Orphans] = field(default_factory=list)
+    cut_at: float | None = None  # when a cut in the data network stopped it
     excused_s: float = 0.0  # not eligible to run: its owner was mending it, or somebody had suspended it
 
     @property
@@ -108,6 +122,17 @@ class SimJob:
 
     def step(self, now: float) -> int:
         return min(self.pace.step(now), self.spec.total_steps)
+
+    @property
+    def still_writes(self) -> bool:
+        """Given up, and yet a whole gang of it makes steps where nobody reaches it."""
+        return any(o.pace is not None for o in self.orphans)
+
+    def last_step(self, now: float) -> tuple[int, float]:
+        """The newest step that anybody can see, and when it was finished: by ranks given up too."""
+        paces = [self.pace, *(o.pace for o in self.orphans if o.pace is not None and not self.live)]
+        newest = max(paces, key=lambda pace: pace.step(now))
+        return min(newest.step(now), self.spec.total_steps), newest.step_time(now)
 
     def ranks_on(self, node: str) -> list[int]:
         per = self.spec.ranks_per_node
@@ -123,8 +148,16 @@ class SimJob:
             if self.engine:
                 self.engine.checkpoint()
             self.checkpoints.append(Checkpoint(step, at, self.attempt))
+        self._settle_orphans(now)
         del self.checkpoints[:-KEPT_CHECKPOINTS]
         self._grant_to(self.step(now))
+
+    def _settle_orphans(self, now: float) -> None:
+        """What ranks that were given up have written counts until a later attempt has begun."""
+        for orphans in self.orphans if not self.live else ():
+            newest = self.checkpoints[-1].step if self.checkpoints else self.spec.first_step
+            written = orphans.pace.checkpoints(newest, now) if orphans.pace else ()
+            self.checkpoints += [Checkpoint(step, at, orphans.attempt) for step, at in written]
 
     def begin(self, now: float, attempt: int, from_step: int, nodes: tuple[str, ...]) -> None:
         """A new attempt, all ranks, from a checkpoint."""
@@ -142,6 +175,7 @@ class SimJob:
         self.hung, self.silent, self.exits, self.stopped_by = set(), (), (), ""
         self.attempts.append(Attempt(attempt, nodes, from_step, now, reached=from_step))
         self.life += 1
+        self.cut_at = None
         self.granted = from_step
         if self.engine:
             self.engine.start(attempt, from_step)

@@ -62,8 +62,7 @@ class People:
             return
         world.note("person", name, act="terminate", by=by)
         world.agents.silence(node)
-        if node.job:
-            world.gangs.node_lost(node)
+        world.gangs.node_lost(node)
         node.up = node.ready = False
         node.gone, node.treating, node.stuck = True, "", []
         world.remove_object(node, gone=True)
@@ -80,10 +79,17 @@ class People:
         """The agent of this node stops reporting; the node itself is well."""
         node, world = self.world.nodes[name], self.world
         world.agents.silence(node)
+        node.agent_muted = True
         world.note("person", name, act="silence-agent", by="-")
         if for_s != float("inf"):
             boot = node.boot_id
-            world.after(for_s, lambda: world.agents.wake(node, boot))
+            world.after(for_s, lambda: self._let_speak(name, boot))
+
+    def _let_speak(self, name: str, boot: str) -> None:
+        node = self.world.nodes[name]
+        if node.boot_id == boot:
+            node.agent_muted = False
+            self.world.agents.wake(node, boot)
 
     def return_part(self, serial: str) -> None:
         """The next replacement brings this part back, if it is on the shelf by then."""
@@ -110,8 +116,7 @@ class People:
         world, rng, struck = self.world, self.world.stream("rollout"), []
         for name in names:
             node = world.nodes[name]
-            if node.job:
-                world.gangs.node_lost(node)
+            world.gangs.node_lost(node)
             node.driver = driver
             for gpu in node.gpus:  # what the old driver did is gone with it
                 gpu.ailments = [a for a in gpu.ailments if a.kind.name != "nvlink_down_after_boot"]

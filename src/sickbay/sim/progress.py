@@ -65,6 +65,11 @@ class Pace:
         if self.frozen_at is None:
             self.frozen_at = now
 
+    def thaw(self, now: float) -> None:
+        """What stood still goes on where it stood."""
+        if self.frozen_at is not None:
+            self.work_s, self.anchor, self.frozen_at = self.worked(now), max(self.anchor, now), None
+
     def _reanchor(self, now: float) -> None:
         self.work_s = self.worked(now)
         self.anchor = max(self.anchor, now)

@@ -68,8 +68,7 @@ class Treatments:
         world = self.world
         world.agents.silence(node)
         node.up = node.ready = False
-        if node.job:
-            world.gangs.node_lost(node)
+        world.gangs.node_lost(node)
         node.stuck.clear()
 
     def _end(self, treatment: Treatment) -> None:
@@ -95,6 +94,8 @@ class Treatments:
 
     def _boot(self, node: SimNode, treatment: Treatment) -> None:
         world, force = self.world, FORCE[treatment.verb]
+        if not node.powered:
+            return self._close(node, treatment, "failed", "the node did not come back: it has no power")
         hangs = world.stream("boot").random() < world.reboot_hangs
         self.cure(node, force)
         if force == "reboot" and hangs:
@@ -133,7 +134,8 @@ class Treatments:
         node.pinged = {}
         node.kernel = KernelRing(world.now)
         node.kernel.print(boot_lines(node.driver), world.now)
-        node.up = node.ready = True
+        node.up, node.ready = True, node.reachable
+        world.network.tell_boot(node)
         world.note("boot", node.name, boot=node.boot_id)
         world.agents.rebooted(node)
         world.illness.booted(node)
@@ -158,6 +160,7 @@ class Treatments:
         node.uid = world.factory.uid(node.name, node.objects)
         node.gpus, node.ailments = world.factory.gpus(), []
         self._bring_back(node)
+        world.network.moved(node)
         node.mark, node.closed, node.others, node.gate, node.opted_out = "", False, [], True, False
         node.present, node.gone, node.recorded, node.boots = True, False, set(), -1
         node.gpu_map = ()

@@ -21,6 +21,7 @@ from sickbay.sim.hardware import Factory, Shelf, SimGpu, SimNode
 from sickbay.sim.illness import Illness
 from sickbay.sim.jobs import JobSpec, RealEngine, SimJob
 from sickbay.sim.kernel import KernelRing, boot_lines
+from sickbay.sim.network import Network
 from sickbay.sim.people import People
 from sickbay.sim.treatments import Treatments
 
@@ -69,6 +70,8 @@ class World:
         pools: Mapping[str, int] | None = None,
         rack_size: int = 8,
         domain_size: int = 0,
+        switch_size: int = 0,
+        zones: int = 0,
         stock: int = 10_000,
         driver: str = "580.105.08",
         image: str = "gpu-image-41",
@@ -111,7 +114,9 @@ class World:
             Gangs(self),
             People(self),
         )
+        self.network = Network(self)
         self._build(nodes, spares, pools or {"default": nodes}, rack_size, domain_size, driver, image)
+        self._wire(switch_size, zones)
         from sickbay.sim.agent import Agents
 
         self.agents = Agents(self)
@@ -270,6 +275,12 @@ class World:
             node = self._host(name, pool, f"rack-{i // rack:03d}", domain_name, driver, image, i >= len(placed))
             self.nodes[name] = node
 
+    def _wire(self, switch_size: int, zones: int) -> None:
+        """Which leaf switch and which zone a node hangs on; with 0 nobody has told the platform."""
+        for i, node in enumerate(self.nodes.values()):
+            node.switch = f"leaf-{i // switch_size:03d}" if switch_size else ""
+            node.zone = f"zone-{'abcdef'[i * zones // len(self.nodes)]}" if zones else ""
+
     def _host(self, name: str, pool: str, rack: str, domain: str, driver: str, image: str, spare: bool) -> SimNode:
         instance = self.factory.instance(name, 0)
         node = SimNode(
@@ -277,6 +288,7 @@ class World:
             driver=driver, image=image, gpus=self.factory.gpus(), expected=self.gpus_per_node,
             boot_id=self.factory.boot_id(instance, 0), boot_at=self.now, kernel=KernelRing(self.now), spare=spare,
         )  # fmt: skip
+        node.told_boot = node.boot_id
         node.kernel.print(boot_lines(driver), self.now)
         node.gpu_map = tuple(gpu.as_gpu() for gpu in node.gpus)
         digest = hashlib.sha1(name.encode()).digest()

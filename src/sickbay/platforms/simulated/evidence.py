@@ -30,7 +30,7 @@ def gather(world: World, node: SimNode, key: str) -> dict[str, str]:
         f"{f.code or 'ok'} {f.place.device or '-'} {f.reason}\n" + "".join(f"    {line}\n" for line in f.evidence)
         for f in node.findings.values()
     )
-    if not node.up:
+    if not node.answers:
         return files | {"unreachable.txt": f"{node.name} did not answer when evidence was collected\n"}
     files["kernel.log"] = as_dmesg(node.kernel.tail(WINDOW))
     host = SimHost(world, node)

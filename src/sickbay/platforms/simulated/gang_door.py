@@ -5,9 +5,11 @@ platform.py calls it. Every refusal says why; a refused restart spends no attemp
 
 from __future__ import annotations
 
-from sickbay.model import Action, Done, Failed, JobPhase, Lost, Outcome
+from sickbay.model import Action, Done, Failed, JobPhase, Lost, Outcome, Started
 from sickbay.sim.jobs import SimJob
 from sickbay.sim.world import World
+
+ASK_AGAIN_S = 30.0
 
 
 def job_of(world: World, action: Action) -> SimJob | None:
@@ -31,7 +33,7 @@ def stop(world: World, action: Action) -> Outcome:
     if job is None:
         return Done("there is no such job")
     if action.key in stops:
-        return Done(stops[action.key])
+        return _stopped(world, job, stops[action.key])
     if job.attempt > int(action.args.get("attempt", job.attempt)):
         return Failed(f"moved: {job.id} is at attempt {job.attempt}")
     if not job.live:
@@ -41,7 +43,17 @@ def stop(world: World, action: Action) -> Outcome:
         return Failed(f"moved: {job.id} has reached step {step}, beyond {last}")
     world.gangs.stop(job, action.key)
     stops[action.key] = f"{job.id} attempt {job.attempt} is stopped at step {step}"
-    return Done(stops[action.key])
+    return _stopped(world, job, stops[action.key])
+
+
+def _stopped(world: World, job: SimJob, words: str) -> Outcome:
+    """Confirmed gone, except where our mark keeps its ranks apart: as the gang's pods would say."""
+    left = [name for orphans in job.orphans for name in orphans.nodes if not world.nodes[name].mark]
+    if not left:
+        return Done(words)
+    return Started(
+        ASK_AGAIN_S, f"ranks of {job.id} on {', '.join(left[:3])} do not answer and cannot be confirmed gone"
+    )
 
 
 def restart(world: World, action: Action) -> Outcome:

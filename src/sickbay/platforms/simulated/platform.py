@@ -34,7 +34,8 @@ from sickbay.model import (
 )
 from sickbay.platforms.simulated import gang_door
 from sickbay.platforms.simulated.evidence import archive, gather, gather_gang
-from sickbay.platforms.simulated.views import show_again, show_job, show_node
+from sickbay.platforms.simulated.gang_door import ASK_AGAIN_S
+from sickbay.platforms.simulated.views import seen_step, show_again, show_job, show_node
 from sickbay.sim import judge
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.jobs import SimJob
@@ -47,7 +48,6 @@ Sink = Callable[[Change], None]
 CHECK_S = {"nvidia-smi": (2.0, 20.0), "kernel-log": (1.0, 3.0), "dcgm-l2": (110.0, 180.0), "dcgm-l4": (3600.0, 5400.0)}
 EVICT_S = (5.0, 30.0)
 COLLECT_S = (20.0, 60.0)
-ASK_AGAIN_S = 30.0
 
 
 @dataclass(slots=True)
@@ -87,6 +87,11 @@ class SimulatedPlatform:
         found = self.world.nodes.get(node)
         return show_node(self.world, found) if found and found.present else None
 
+    def provider_status(self, node: str) -> str:
+        """running | stopped | impaired | terminated | unknown: what the provider, or the BMC, says of the machine."""
+        found = self.world.nodes.get(node)
+        return found.provider_status if found is not None else "unknown"
+
     def ask_after(self, node: str, instance: str) -> None:
         found = self.world.nodes.get(node)
         if found is not None and found.gone and not found.present and found.instance == instance:
@@ -121,11 +126,11 @@ class SimulatedPlatform:
             return
         now = self.world.now
         for job in self.world.jobs.values():
-            if job.live and (step := job.step(now)) != job.told_step:
+            if (job.live or job.still_writes) and (said := seen_step(self.world, job))[0] != job.told_step:
                 if job.engine:
                     job.settle(now)
-                job.told_step = step
-                self._tell(Progress(job.id, 0, step, job.pace.step_time(now)))
+                job.told_step, job.told_at = said
+                self._tell(Progress(job.id, 0, *said))
         self.world.after(self.progress_s, self._tick)
 
     # -- doing --------------------------------------------------------------------------------------------------------
@@ -189,6 +194,8 @@ class SimulatedPlatform:
         work = self._work.get(action.key)
         if work and work.answer:
             return work.answer
+        if not node.ready and node.provider_status in ("stopped", "terminated"):
+            return Done(f"{node.name} is empty: its provider says {node.provider_status}")
         if not node.ready:
             return Started(ASK_AGAIN_S, f"{node.name} does not answer; its work cannot be confirmed gone")
         if not (node.mark == case and node.cordoned):
@@ -210,6 +217,8 @@ class SimulatedPlatform:
         if node.job:  # somebody placed work here in spite of the cordon
             self._evict(node, case)
             return Started(ASK_AGAIN_S, f"{node.name} got new work and is emptied again")
+        if node.orphans:
+            return Started(ASK_AGAIN_S, f"{node.name} does not answer; its work cannot be confirmed gone")
         if node.stuck:
             return Done(f"empty but for processes of {', '.join(node.stuck)} in D state, which only a boot removes")
         return Done(f"{node.name} is empty")
@@ -260,7 +269,7 @@ class SimulatedPlatform:
 
     def _examined(self, key: str, name: str, names: tuple[str, ...], *, noted: bool) -> list[Finding]:
         world, node = self.world, self.world.nodes.get(name)
-        if node is None or not node.present or not node.up or not node.ready:
+        if node is None or not node.present or not node.answers or not node.ready:
             return [
                 judge.unreachable(name, check, at=world.now, answers=key, identity=f"{key}/{i}")
                 for i, check in enumerate(names)
@@ -284,6 +293,8 @@ class SimulatedPlatform:
         if why or node is None:
             self.world.note("unguarded", action.place.node, key=action.key, why=why.replace(" ", "_"))
             return Unguarded(why)
+        if not self.world.network.reaches(action.verb, node):
+            return Retry(ASK_AGAIN_S, f"{node.name} does not answer: {action.verb} cannot be delivered to it")
         if action.verb is Verb.REPLACE:
             if self.world.stock <= 0:
                 return Failed("no capacity: the provider has no machine of this kind; nothing was terminated")
@@ -300,8 +311,8 @@ class SimulatedPlatform:
             return f"{node.name} is not cordoned"
         if node.job and node.ready:
             return f"{node.name} is not empty: {node.job}"
-        if action.before.boot_id and node.boot_id != action.before.boot_id:
-            return f"{node.name} has booted since: {node.boot_id}, not {action.before.boot_id}"
+        if action.before.boot_id and node.told_boot != action.before.boot_id:
+            return f"{node.name} has booted since: {node.told_boot}, not {action.before.boot_id}"
         if action.before.instance and node.instance != action.before.instance:
             return f"{node.name} is another machine now: {node.instance}"
         if node.treating:

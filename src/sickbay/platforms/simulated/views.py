@@ -19,7 +19,7 @@ def show_again(world: World, node: SimNode) -> Node:
         return n
     return Node(
         n.name, n.uid, n.instance, n.pool, n.rack, n.domain, n.factors, n.ready, n.gone, n.boot_id, n.cordoned, n.mark,
-        n.gate, n.others, (node.job,) if node.job else (), tuple(node.stuck), node.gpu_map, n.gpus_expected,
+        n.gate, n.others, _jobs(node), tuple(node.stuck), node.gpu_map, n.gpus_expected,
         n.gpus_allocatable, n.findings, n.last_check, n.capacity, n.opted_out, node.version,
     )  # fmt: skip
 
@@ -32,15 +32,15 @@ def show_node(world: World, node: SimNode) -> Node:
         pool=node.pool,
         rack=node.rack,
         domain=node.domain,
-        factors=_factors(node.driver, node.image, node.rack),
+        factors=_factors(node.driver, node.image, node.rack, node.switch, node.zone),
         ready=node.ready,
         gone=node.gone,
-        boot_id=node.boot_id,
+        boot_id=node.told_boot,
         cordoned=node.cordoned,
         mark=node.mark,
         gate=node.gate,
         others=tuple(node.others),
-        jobs=(node.job,) if node.job else (),
+        jobs=_jobs(node),
         stuck=tuple(node.stuck),
         gpus=node.gpu_map,
         gpus_expected=node.expected,
@@ -54,9 +54,18 @@ def show_node(world: World, node: SimNode) -> Node:
 
 
 @lru_cache(maxsize=10_000)
-def _factors(driver: str, image: str, rack: str) -> Mapping[str, str]:
-    """One mapping for all nodes that share it: thousands are shown at once when a gang is placed."""
-    return {"driver": driver, "image": image, "rack": rack}
+def _factors(driver: str, image: str, rack: str, switch: str, zone: str) -> Mapping[str, str]:
+    """One mapping for all nodes that share it: thousands are shown at once when a gang is placed. What no label tells
+    is no factor."""
+    told = {"driver": driver, "image": image, "rack": rack}
+    return told | {name: value for name, value in (("switch", switch), ("zone", zone)) if value}
+
+
+def _jobs(node: SimNode) -> tuple[str, ...]:
+    """Pods that are being deleted on a node that does not answer still count as living there."""
+    if node.orphans:
+        return tuple(sorted({*node.orphans, *([node.job] if node.job else ())}))
+    return (node.job,) if node.job else ()
 
 
 def _worst_first(finding: Finding) -> tuple[int, float, str]:
@@ -65,6 +74,7 @@ def _worst_first(finding: Finding) -> tuple[int, float, str]:
 
 def show_job(world: World, job: SimJob) -> Job:
     job.settle(world.now)
+    step, step_at = seen_step(world, job)
     return Job(
         id=job.id,
         nodes=job.nodes,
@@ -72,8 +82,8 @@ def show_job(world: World, job: SimJob) -> Job:
         attempt=job.attempt,
         checkpoint=job.newest_checkpoint(),
         checkpoints=tuple(job.checkpoints),
-        step=job.step(world.now),
-        step_at=job.pace.step_time(world.now),
+        step=step,
+        step_at=step_at,
         step_s=job.spec.step_s,
         ranks=len(job.rank_nodes),
         exits=job.exits,
@@ -84,3 +94,12 @@ def show_job(world: World, job: SimJob) -> Job:
         stopped_by=job.stopped_by,
         version=job.version,
     )
+
+
+def seen_step(world: World, job: SimJob) -> tuple[int, float]:
+    """The newest step that can be seen: what its pods would tell is not heard while its first one is out of reach."""
+    told = job.told_step, job.told_at
+    first = world.nodes[job.nodes[0]]
+    if job.spec.told_by == "pods" and first.cuts and not first.reachable:
+        return told if job.told_step >= 0 else (job.pace.from_step, job.pace.anchor)
+    return job.last_step(world.now) if job.orphans else (job.step(world.now), job.pace.step_time(world.now))
