@@ -528,7 +528,7 @@ class NodeRecord:
     last_n: int = 0
     seen: Mapping[str, int] = field(default_factory=dict)  # stream -> highest sequence
     latched: tuple[Latch, ...] = ()
-    quiet: Mapping[str, float] = field(default_factory=dict)  # fault -> watch time until which no case opens
+    quiet: Mapping[str, float] = field(default_factory=dict)  # fault|boot|device -> no case before this watch time
     past: tuple[Past, ...] = ()
     lemon: str = ""  # why it is one, "" if not
     boot_id: str = ""
@@ -647,7 +647,7 @@ class Command:
     """What a person asked for. Removed only by the commit that carries it."""
 
     id: str
-    verb: str  # approve | hold | unhold | abort | retry | examine | acknowledge
+    verb: str  # approve | hold | unhold | abort | retry | examine | acknowledge | reopen
     target: str  # case id, node or job
     by: str
     why: str

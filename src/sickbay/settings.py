@@ -102,7 +102,8 @@ class Policy:
     unreachable_s: float = 300.0
     """A node not ready for this many seconds will not answer a drain. As Kubernetes' own default for lost nodes."""
     quiet_s: float = 14_400.0
-    """Seconds without a new case for the same fault after a person's abort, a deferral or a time-out."""
+    """Seconds without a new case for the same fault on the same boot and device, after a person's abort, a deferral or
+    a time-out. A new boot or another device is new evidence; `sickbay case reopen NODE` ends it."""
     flap_window_s: float = 86_400.0
     """Seconds in which flaps (a fault that cleared by itself) are counted."""
     flaps_accepted: int = 2

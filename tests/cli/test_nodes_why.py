@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from sickbay.model import Latch, NodeRecord, Pause, Phase, Place, Severity
+from sickbay.model import Command, Latch, NodeRecord, Pause, Phase, Place, Severity
 
 from .builders import XID_79, Bay, a_case, a_ledger, a_recovery
 
@@ -72,3 +72,30 @@ def test_an_unknown_name_is_answered_with_the_nearest(bay: Bay) -> None:
     said = bay.run("why", "lama-70b")
     assert said.code == 2
     assert "llama-70b" in said.err
+
+
+def in_peace(now: float) -> NodeRecord:
+    """A GPU was lost, a person opened the node again, and the quiet time runs for an hour yet."""
+    return NodeRecord("gpu-3", latched=(a_latch("gpu-3"),), quiet={"gpu-lost|b|0000:3b:00": 4_600.0})
+
+
+def test_a_node_that_was_left_in_peace_says_until_when_and_how_to_end_it(bay: Bay) -> None:
+    bay.put(a_ledger(time.time(), watch_time=1_000.0), in_peace(time.time()))
+    assert "left in peace until 20" in bay.run("nodes").out.replace("\n", " ")
+    said = bay.run("why", "gpu-3").out
+    assert "It opens no case until 20" in said
+    assert "sickbay case reopen gpu-3" in said
+
+
+def test_a_person_asks_for_a_case_before_the_quiet_time_is_over(bay: Bay) -> None:
+    bay.put(a_ledger(time.time(), watch_time=1_000.0), in_peace(time.time()))
+    said = bay.run("case", "reopen", "gpu-3", "--why", "it is real")
+    assert "A case about gpu-lost on gpu-3 is opened." in said.out
+    assert [(c.verb, c.target, c.why) for c in bay.all(Command)] == [("reopen", "gpu-3", "it is real")]
+
+
+def test_a_node_that_nothing_is_held_against_cannot_be_reopened(bay: Bay) -> None:
+    bay.put(NodeRecord("gpu-1"))
+    said = bay.run("case", "reopen", "gpu-1")
+    assert said.code != 0
+    assert "Nothing is held against node gpu-1" in said.err

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sickbay.model import Done, Failed, Lost, Outcome, Phase, Unguarded, Verb
-from tests.builders import a_case, a_finding, a_latch, a_node, a_past, a_policy, a_record, an_action
+from tests.builders import BOOT, GPU, a_case, a_finding, a_latch, a_node, a_past, a_policy, a_record, an_action
 from tests.core.bedside import Bedside
 
 TOUCHED = (
@@ -51,7 +51,7 @@ def test_an_abort_takes_off_our_marks_and_nothing_else(phase: Phase) -> None:
 
 def test_after_an_abort_the_fault_is_left_in_peace_for_a_while() -> None:
     bed = at(Phase.HOLDING).commands("abort").answers()
-    assert bed.record.quiet == {"gpu-lost": bed.now + a_policy().quiet_s}
+    assert bed.record.quiet == {f"gpu-lost|{BOOT}|{GPU}": bed.now + a_policy().quiet_s}
     assert bed.turns().live is None
     assert bed.waits(a_policy().quiet_s).phase is Phase.WAITING
     assert bed.case.id == "n1.2"

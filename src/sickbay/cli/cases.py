@@ -1,4 +1,5 @@
-"""`sickbay cases` lists, `sickbay case show` tells, and `sickbay case approve|hold|unhold|abort|retry|examine` ask.
+"""`sickbay cases` lists, `sickbay case show` tells, and `sickbay case
+approve|hold|unhold|abort|retry|examine|reopen` ask.
 
 Nothing here writes a case: what a person asks for goes through wishes.py into a Command.
 """
@@ -20,7 +21,7 @@ from sickbay.cli.sitting import (
     say,
     sit_down,
 )
-from sickbay.cli.wishes import ask, to_approve
+from sickbay.cli.wishes import ask, ask_for_node, to_approve
 from sickbay.cli.words import moment, plain, print_json, print_table, span
 from sickbay.core.explain import case_story
 from sickbay.errors import UserError
@@ -166,6 +167,18 @@ def retry(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", c
 def examine(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
     """Check the node of an escalated case, without treating it, and return it if it is well."""
     _ask_about(case_id, "examine", why, store, config)
+
+
+@app.command()
+def reopen(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node whose case was let go.")],
+    why: WhyOption = "",
+    store: StoreOption = "",
+    config: ConfigOption = "",
+) -> None:
+    """End the quiet time of a node: what still stands against it opens a case at once."""
+    with sit_down(store, config) as sitting:
+        say(*ask_for_node(sitting, node, why))
 
 
 def _ask_about(case_id: str, verb: str, why: str, store: str, config: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sickbay.cli.sitting import ConfigOption, JsonOption, Sitting, StoreOption, say, sit_down
 from sickbay.cli.words import moment, plain, print_json, print_table, span
+from sickbay.core import quiet
 from sickbay.model import Case, NodeRecord, Pause
 
 
@@ -27,7 +28,18 @@ def rows(sitting: Sitting) -> list[dict[str, object]]:
     cases = {case.node: case for case in sitting.cases()}
     paused = {pause.scope.removeprefix("node:"): pause for pause in sitting.pauses() if pause.scope.startswith("node:")}
     names = sorted(records.keys() | cases.keys() | paused.keys())
-    return [_row(name, records.get(name), cases.get(name), paused.get(name)) for name in names]
+    rows = [_row(name, records.get(name), cases.get(name), paused.get(name)) for name in names]
+    for row in rows:
+        row["quiet_until"] = _quiet_until(sitting, records.get(str(row["node"]))) if not row["case"] else None
+    return rows
+
+
+def _quiet_until(sitting: Sitting, record: NodeRecord | None) -> float | None:
+    """The wall time up to which what is latched opens no case."""
+    if record is None or not record.quiet:
+        return None
+    until = max((sitting.wall(quiet.until(record, latch)) for latch in record.latched), default=0.0)
+    return until if until > sitting.now else None
 
 
 def _row(node: str, record: NodeRecord | None, case: Case | None, pause: Pause | None) -> dict[str, object]:
@@ -68,6 +80,8 @@ def _remarks(row: dict[str, object]) -> list[str]:
         said.append("held by a person")
     if row["latched"] and not row["case"]:
         said.append(f"still latched: {', '.join(map(str, row['latched']))}")  # type: ignore[call-overload]
+    if isinstance(until := row["quiet_until"], float):
+        said.append(f"left in peace until {moment(until)}: sickbay case reopen {row['node']}")
     return said
 
 

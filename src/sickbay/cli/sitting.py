@@ -67,6 +67,11 @@ class Sitting:
         running = ledger is not None and ledger.last_pass and self.now - ledger.last_pass <= RUNNING_S
         return "It is taken up on the next pass." if running else "It is taken up when a controller runs."
 
+    def wall(self, watch: float) -> float:
+        """A watch time as a wall time, as well as it is known: watch time stands still while nobody watches."""
+        ledger = self.ledger()
+        return ledger.last_pass + watch - ledger.watch_time if ledger else self.now
+
     def pauses(self) -> list[Pause]:
         """The pauses that hold at this moment."""
         live = (stored.value for stored in self.store.list(Pause))

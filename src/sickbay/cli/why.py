@@ -9,9 +9,10 @@ import typer
 from sickbay.cli.cases import found
 from sickbay.cli.sitting import LOOK_BACK, ConfigOption, Sitting, StoreOption, nearest, say, sit_down
 from sickbay.cli.words import moment, plain
+from sickbay.core import quiet
 from sickbay.core.explain import case_story, recovery_story
 from sickbay.errors import UserError
-from sickbay.model import Case, NodeRecord, Recovery
+from sickbay.model import Case, Latch, NodeRecord, Recovery
 
 TOLD = 3  # ended cases told in full; older ones are only counted
 
@@ -55,20 +56,33 @@ def _node(sitting: Sitting, name: str) -> list[str]:
     ended = list(sitting.store.history(Case, node=name, limit=LOOK_BACK))
     if record is None and not live and not ended:
         return []
-    lines = _standing(name, live, record) + _cases_told(live + ended[:TOLD])
+    lines = _standing(sitting, name, live, record) + _cases_told(live + ended[:TOLD])
     if len(ended) > TOLD:
         lines += ["", f"{len(ended) - TOLD} older cases: `sickbay cases --all`."]
     return lines
 
 
-def _standing(name: str, live: list[Case], record: NodeRecord | None) -> list[str]:
+def _standing(sitting: Sitting, name: str, live: list[Case], record: NodeRecord | None) -> list[str]:
     lines = [f"Node {name}: {live[0].phase.value}, case {live[0].id}." if live else f"Node {name}: no open case."]
     if record and record.lemon:
         lines.append(f"It is marked a lemon: {record.lemon}")
     for latch in record.latched if record and not live else ():
         quoted = f': "{latch.because[0]}"' if latch.because else ""
         lines.append(f"Still held against it: {latch.fault} ({latch.code}) on {latch.place.device or name}{quoted}")
+        lines += _left_in_peace(sitting, record, latch) if record else []
     return lines
+
+
+def _left_in_peace(sitting: Sitting, record: NodeRecord, latch: Latch) -> list[str]:
+    """Why no case is open for it, and how to have one."""
+    until = sitting.wall(quiet.until(record, latch))
+    if not record.quiet or until <= sitting.now:
+        return []
+    since = record.past[-1].case if record.past else "an earlier case"
+    return [
+        f"It opens no case until {moment(until)}, because {since} was let go: only the same fault on another boot or "
+        f"device would. `sickbay case reopen {record.node}` ends that."
+    ]
 
 
 def _case(sitting: Sitting, name: str) -> list[str]:

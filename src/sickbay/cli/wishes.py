@@ -28,6 +28,19 @@ def ask(sitting: Sitting, case: Case, verb: str, why: str, args: dict[str, str])
     return [plain(effect(case).format(**args)), f"{sitting.when()} {sitting.controller()}"]
 
 
+def ask_for_node(sitting: Sitting, node: str, why: str) -> list[str]:
+    """End a node's quiet time; UserError if none runs."""
+    record, cases = sitting.records().get(node), [case.id for case in sitting.cases() if case.node == node]
+    if cases:
+        raise UserError(f"Node {plain(node)} has an open case already: {cases[0]}.")
+    if record is None or not record.quiet or not record.latched:
+        raise UserError(f"Nothing is held against node {plain(node)} that could open a case.")
+    wish = Command(uuid4().hex, "reopen", node, sitting.by, why, sitting.now, cluster=sitting.cluster())
+    sitting.store.create(wish)
+    faults = ", ".join(dict.fromkeys(latch.fault for latch in record.latched))
+    return [f"A case about {faults} on {node} is opened.", f"{sitting.when()} {sitting.controller()}"]
+
+
 def _needs_rest(case: Case) -> str:
     if case.phase is Phase.ESCALATED:
         return ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
+from sickbay.core.moment import moment as moment
 from sickbay.errors import UserError
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -52,11 +52,6 @@ def span(seconds: float) -> str:
 
 def ago(seconds: float) -> str:
     return f"{span(seconds)} ago"
-
-
-def moment(at: float) -> str:
-    """A wall time for people, always UTC and always saying so."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def print_json(rows: Iterable[object]) -> None:

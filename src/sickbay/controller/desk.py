@@ -20,7 +20,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
 from sickbay.core import admit as admission
-from sickbay.core import keeping, machine, plan, sight, triage
+from sickbay.core import keeping, machine, plan, quiet, sight, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
 from sickbay.errors import SickbayError
@@ -196,7 +196,7 @@ class Desk(Asking):
     def _wake(self, case: Case | None, record: NodeRecord, ctx: Context) -> float | None:
         if case is not None:
             return wake_at(case, record, ctx)
-        times = [until for fault, until in record.quiet.items() if any(la.fault == fault for la in record.latched)]
+        times = [quiet.until(record, latch) for latch in record.latched] if record.quiet else []
         if record.not_ready_since is not None:
             times.append(record.not_ready_since + ctx.policy.unreachable_s)
         ahead = [t for t in times if t > ctx.now.watch]

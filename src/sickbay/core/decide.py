@@ -27,6 +27,7 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
     sight.note_readiness(turn)
     sight.take_findings(turn)
     sight.explain_away(turn)
+    obey.reopen(turn)
     if turn.case is None:
         _open(turn)
     obey.freeze(turn)

@@ -6,8 +6,10 @@ Called by core (notices), cli/why and the demo. It decides nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sickbay.catalog import Catalog
+from sickbay.core.moment import moment
 from sickbay.model import Blame, Case, Diagnosis, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
 
 PHASE_WORDS: dict[Phase, str] = {
@@ -59,6 +61,16 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     body += [f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3]
     body += _todo(case)
     return Notice(f"{case.id}/{case.step}", level, title, "\n".join(body), case.id, at)
+
+
+def with_quiet(notice: Notice, case: Case, until: float) -> Notice:
+    """Nobody shall wonder why the same fault is only noted from now on. `until`: wall time, as well as it is known."""
+    faults = ", ".join(dict.fromkeys(d.fault for d in case.diagnoses))
+    words = (
+        f"Until {moment(until)} no new case opens for {faults} on {case.node}, unless it shows on another boot or "
+        f"another device. To take it up before that: sickbay case reopen {case.node}."
+    )
+    return replace(notice, body=f"{notice.body}\n{words}")
 
 
 def _todo(case: Case) -> list[str]:

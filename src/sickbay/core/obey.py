@@ -1,4 +1,4 @@
-"""A person's word: pause, hold, approve, abort, retry, examine, acknowledge.
+"""A person's word: pause, hold, approve, abort, retry, examine, acknowledge, reopen.
 
 Every command is journalled with who and why.
 
@@ -31,6 +31,12 @@ def freeze(turn: Turn) -> None:
 def _thaw(turn: Turn, case: Case) -> Case:
     turn.unheld = True
     return machine.renew(case, now=turn.ctx.now.watch, policy=turn.ctx.policy)
+
+
+def reopen(turn: Turn) -> None:
+    """A person ends the quiet time of a node: what still stands against it opens a case in this very turn."""
+    if turn.case is None and any(command.verb == "reopen" for command in turn.s.commands):
+        turn.record = replace(turn.record, quiet={})
 
 
 def obey(turn: Turn) -> None:
@@ -78,6 +84,10 @@ def _acknowledge(turn: Turn, case: Case, command: Command) -> Case:
     return _note(turn, case, command)
 
 
+def _reopened(turn: Turn, case: Case, command: Command) -> Case:
+    return _note(turn, case, command, command.why if turn.s.case is None else "a case is open already")
+
+
 def _refuse(turn: Turn, case: Case, command: Command) -> Case:
     return _note(turn, case, command, f"unknown command {command.verb!r}, nothing done")
 
@@ -87,6 +97,7 @@ OBEY: dict[str, Callable[[Turn, Case, Command], Case]] = {
     "hold": _hold,
     "unhold": _unhold,
     "acknowledge": _acknowledge,
+    "reopen": _reopened,
     "abort": _by_command(Event.CANCELLED),
     "retry": _by_command(Event.RETRIED),
     "examine": _by_command(Event.EXAMINED),

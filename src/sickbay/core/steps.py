@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, machine, plan, triage
+from sickbay.core import explain, machine, plan, quiet, triage
 from sickbay.core.turn import Move, Turn
 from sickbay.model import Case, Phase, Verb, When
 
@@ -64,4 +64,6 @@ def _ask_checkpoint(turn: Turn, case: Case) -> Case:
 
 def _with_notice(turn: Turn, case: Case, why: str) -> Case:
     notice = explain.notice_of(case, why, turn.ctx.catalog, turn.ctx.now.wall)
+    if notice is not None and case.phase in machine.ENDS and quiet.is_left_by(case, case.journal[-1].event):
+        notice = explain.with_quiet(notice, case, turn.ctx.now.wall + turn.ctx.policy.quiet_s)
     return replace(case, notices=(*case.notices, notice)[-8:]) if notice else case

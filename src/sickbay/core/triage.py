@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sickbay.catalog import Catalog
 from sickbay.core import diagnose as diagnosing
-from sickbay.core import plan
+from sickbay.core import plan, quiet
 from sickbay.model import (
     TREATMENTS,
     Case,
@@ -244,7 +244,7 @@ def diagnosis_of(latch: Latch, catalog: Catalog, at: float) -> Diagnosis:
 
 def openable(record: NodeRecord, catalog: Catalog, now: float) -> tuple[Latch, ...]:
     """Latched verdicts that may open a case now: no quiet time is running for them."""
-    return tuple(la for la in record.latched if now >= record.quiet.get(la.fault, 0.0))
+    return tuple(la for la in record.latched if now >= quiet.until(record, la))
 
 
 def is_confirmed(latch: Latch, catalog: Catalog) -> bool:
@@ -340,8 +340,8 @@ def close(record: NodeRecord, case: Case, policy: Policy, *, now: float, at: flo
         Past(case.id, d.fault, d.part, case.rung if case.rungs_tried else None, case.phase.value, flap, now, at)
         for d in case.diagnoses
     )
-    quiet = {fault: until for fault, until in record.quiet.items() if until > now}
-    if case.cancelled or case.phase is Phase.DEFERRED or last == "TIMED_OUT":
-        quiet |= {d.fault: now + policy.quiet_s for d in case.diagnoses}
+    left = {key: until for key, until in record.quiet.items() if until > now}
+    if quiet.is_left_by(case, last):
+        left = dict(quiet.after(record, case, policy, now))
     before = tuple(p for p in record.past if p.case != case.id)  # closing twice after a crash counts once
-    return replace(record, past=(*before, *past)[-PAST_MAX:], quiet=quiet)
+    return replace(record, past=(*before, *past)[-PAST_MAX:], quiet=left)

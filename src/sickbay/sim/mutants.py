@@ -265,6 +265,11 @@ def _no_quiet(old: Any) -> Any:
     return lambda record, case, policy, **kw: replace(old(record, case, policy, **kw), quiet={})
 
 
+def _whole_fault(old: Any) -> Any:
+    """Quiet for the fault, whatever boot or device it shows on."""
+    return lambda peace, latch: peace.fault == latch.fault
+
+
 def _never(old: Any) -> Any:
     return lambda case, node: False
 
@@ -300,6 +305,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a relapse starts at the bottom", _wrap("core.triage", "_relapse_floor", lambda old: lambda *a: (None, ""))),
     Mutant("flaps are believed for ever", _wrap("core.triage", "may_clear", lambda old: lambda *a: True)),
     Mutant("an abort leaves no quiet time", _wrap("core.triage", "close", _no_quiet)),
+    Mutant("quiet swallows a new boot", _wrap("core.quiet", "Peace.covers", _whole_fault)),
     Mutant("a person's uncordon is not noticed", _wrap("core.decide", "_was_uncordoned", _never)),
     Mutant("an uncordon is believed from an old view", _wrap("core.decide", "_was_uncordoned", _any_version)),
     Mutant("a refused treatment counts as done", _rule("core.phases", P.REPAIRING, _unguarded_is_done)),
