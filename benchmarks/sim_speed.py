@@ -13,7 +13,7 @@ import json
 import time
 from dataclasses import replace
 
-from sickbay.cli.sim import ours, settings_of
+from sickbay.sim.arms import ours, settings_of
 from sickbay.sim.workload import Scene
 
 BAR_S = 60.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.cli.sim import originals, ours, settings_of, side_by_side
+from sickbay.cli.sim import side_by_side
 from sickbay.model import JobPhase, Verb
 from sickbay.platforms.simulated.platform import SimulatedPlatform
+from sickbay.sim.arms import originals, ours, settings_of
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.originals import POLL_S, REQUEUE_S, Originals
 from sickbay.sim.workload import Scene

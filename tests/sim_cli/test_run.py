@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from sickbay.cli.sim import ours, rows, settings_of
+from sickbay.cli.sim import rows
 from sickbay.errors import ConfigError, UserError
 from sickbay.settings import Policy, Settings
+from sickbay.sim.arms import ours, settings_of
 from sickbay.sim.report import Report
 from sickbay.sim.workload import Scene
 

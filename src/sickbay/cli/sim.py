@@ -5,26 +5,21 @@ Composition of worlds, brains and policies; the counting is sim/report.py's. Nee
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sickbay.model import Case, Recovery
-from sickbay.settings import Policy, Settings
-from sickbay.sim.report import Report, report
-from sickbay.sim.workload import DAY, Scene, Staff, build
+from sickbay.sim.arms import originals, ours, settings_of
+from sickbay.sim.report import Report
+from sickbay.sim.workload import Scene
+
+if TYPE_CHECKING:
+    from sickbay.sim.compare import Trial
 
 app = typer.Typer(no_args_is_help=True, help="Simulated fleets: run, compare, check, mutants.")
-
-SLOW_S = 2.0  # a run that takes longer says how far it is
-SLICES = 200  # of a run, between two words about progress
-EVERYTHING = 10_000_000
 
 SeedOption = Annotated[int, typer.Option("--seed", help="Same seed, same run, byte for byte.")]
 NodesOption = Annotated[int, typer.Option("--nodes", help="Nodes of 8 GPUs.")]
@@ -64,14 +59,46 @@ def compare(
     jobs: JobsOption = "one",
     scale: ScaleOption = 1.0,
     as_json: JsonOption = False,
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="Many seeds instead of one: the table of all presets and mixes, judged.")
+    ] = 0,
+    first: Annotated[int, typer.Option("--first", help="With --seeds: the first seed.")] = 0,
+    presets: Annotated[str, typer.Option("--presets", help="With --seeds: only these, with commas.")] = "",
+    mixes: Annotated[str, typer.Option("--mixes", help="With --seeds: only these mixes of jobs, with commas.")] = "",
+    processes: Annotated[int, typer.Option("--processes", help="With --seeds: how many side by side.")] = 2,
 ) -> None:
-    """The same seed under our policy and under the originals': what each cost, side by side."""
+    """The same seed under our policy and under the originals': what each cost, side by side.
+
+    With --seeds N: useful GPU-hours against the originals and against nobody, for each preset and mix of jobs, paired
+    by seed. Ends with 1 if the bar does not hold.
+    """
+    if seeds:
+        raise typer.Exit(_compare_cells(first, seeds, presets, mixes, processes, policy, as_json))
     scene, settings = Scene(seed, nodes, days, preset, jobs, scale), settings_of(policy)
     both = ours(scene, settings), originals(scene)
     if as_json:
         print(json.dumps({r.policy: r.as_dict() for r in both}, indent=2))
     else:
         print("\n".join(side_by_side(*both)))
+
+
+def _compare_cells(
+    first: int, seeds: int, presets: str, mixes: str, processes: int, policy: Path | None, as_json: bool
+) -> int:
+    from sickbay.sim import compare as cells
+
+    chosen = cells.cells(presets.split(",") if presets else cells.PRESETS, mixes.split(",") if mixes else cells.MIXES)
+    found = cells.compare(chosen, first, seeds, processes, settings_of(policy), _tell_trial)
+    print(cells.as_json(found) if as_json else "\n".join(cells.rows(found)))
+    return 0 if found.holds else 1
+
+
+def _tell_trial(trial: Trial) -> None:
+    got = ", ".join(f"{who} {hours:,.0f}" for who, hours in trial.useful.items())
+    where = f"{trial.cell.preset} {trial.cell.jobs} seed {trial.seed}"
+    print(
+        f"{where}: {trial.faults} faults, useful GPU-hours: {got} ({trial.seconds:.0f} s)", file=sys.stderr, flush=True
+    )
 
 
 @app.command()
@@ -97,62 +124,6 @@ def mutants(
     raise typer.Exit(run_mutants(seeds, jobs))
 
 
-# --- one run ----------------------------------------------------------------------------------------------------------
-
-
-def settings_of(policy: Path | None) -> Settings:
-    """The file's settings, its variables left out: a run depends on nothing but what was typed."""
-    if policy is None:
-        return Settings(policy=Policy(max_verb="REPLACE", approval=()))
-    from sickbay.settings_load import load
-
-    return load(policy, {}).settings
-
-
-def ours(scene: Scene, settings: Settings) -> Report:
-    """The real brain in virtual time."""
-    from sickbay.sim.run import SimRun
-
-    world, arrivals = build(scene)
-    sim = SimRun(world, settings)
-    staff = Staff(world, lambda job: sim.store.get(Recovery, job) is None)
-    turns = [0]
-    sim.on_turn.append(lambda: turns.__setitem__(0, turns[0] + 1))
-    sim.add_brain()
-    seconds = _pass_time(scene, sim.run_until, world.now, "Sickbay")
-    ended = [*sim.store.history(Case, limit=EVERYTHING)]
-    still_open = [stored.value for stored in sim.store.list(Case)]
-    return report(
-        scene, "sickbay", world, staff, arrivals.struck, seconds, ended=ended, still_open=still_open, turns=turns[0]
-    )
-
-
-def originals(scene: Scene) -> Report:
-    """The originals' monitor and a job operator in the same world."""
-    from sickbay.platforms.simulated.platform import SimulatedPlatform
-    from sickbay.sim.originals import REQUEUE_S, Originals
-
-    world, arrivals = build(scene, requeue_s=REQUEUE_S)
-    Originals(world, SimulatedPlatform(world, progress_s=0.0))
-    staff = Staff(world, lambda job: False)  # the operator never gives up
-    seconds = _pass_time(scene, world.run_until, world.now, "originals")
-    return report(scene, "originals", world, staff, arrivals.struck, seconds)
-
-
-def _pass_time(scene: Scene, run_until: Callable[[float], None], start: float, who: str) -> float:
-    """Let the days pass; a run that takes longer than a moment says on stderr how far it is."""
-    gc.freeze()  # the world stays to the end: looking through it again and again for garbage took a quarter of a run
-    gc.set_threshold(200_000, 20, 100)
-    begun = said = time.monotonic()
-    for part in range(1, SLICES + 1):
-        run_until(start + scene.days * DAY * part / SLICES)
-        now = time.monotonic()
-        if now - begun > SLOW_S and now - said > 1.0:
-            said = now
-            print(f"{who}: day {scene.days * part / SLICES:.1f} of {scene.days:g}", file=sys.stderr)
-    return time.monotonic() - begun
-
-
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +140,7 @@ def _figures(r: Report) -> dict[str, str]:
     treated = ", ".join(f"{verb} {count}" for verb, count in sorted(r.treatments.items())) or "none"
     return {
         "ETTR": "not measured" if r.ettr is None else f"{r.ettr:.2%}",
+        "useful GPU-hours": f"{r.useful_gpu_hours:,.0f}",
         "GPU-hours lost by jobs": f"{r.gpu_hours_lost:,.0f}",
         "GPU-hours of nodes out of service": f"{r.gpu_hours_out:,.0f}",
         "interruptions of jobs": f"{r.interruptions:,} (and {r.user_code_attempts} user-code attempts excluded)",

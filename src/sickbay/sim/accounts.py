@@ -25,6 +25,7 @@ class JobAccount:
     attempts: int
     interruptions: int
     gpu_hours_lost: float
+    useful_gpu_hours: float  # of steps that survived and hold right numbers
 
 
 def _until(job: SimJob, now: float) -> float:
@@ -56,6 +57,17 @@ def _productive_steps(job: SimJob, surviving: int) -> int:
     return steps
 
 
+def useful_steps(job: SimJob, surviving: int) -> int:
+    """Surviving steps with right numbers, each counted once. What was computed on silently corrupted state counts for
+    nothing, nor does what was computed from it later; who ended the attempt does not matter."""
+    steps, ceiling = 0, job.spec.first_step + surviving
+    for attempt in reversed(job.attempts):
+        clean = ceiling if attempt.wrong_from is None else min(ceiling, attempt.wrong_from)
+        steps += max(0, clean - attempt.from_step)
+        ceiling = min(ceiling, attempt.from_step)
+    return steps
+
+
 def job_account(job: SimJob, now: float, gpus_per_node: int = 8) -> JobAccount:
     job.settle(now)
     end = _until(job, now)
@@ -70,10 +82,11 @@ def job_account(job: SimJob, now: float, gpus_per_node: int = 8) -> JobAccount:
     productive = min(_productive_steps(job, surviving) * job.spec.step_s, wall)
     queued = max(0.0, end - job.submitted - running - excused)
     lost_h = (wall - productive) / 3600 * len(job.nodes) * gpus_per_node
+    useful_h = useful_steps(job, surviving) * job.spec.step_s / 3600 * len(job.nodes) * gpus_per_node
     interruptions = sum(a.ended is not None and a.end != "completed" and not a.user_code for a in job.attempts)
     return JobAccount(
         job.id, productive / wall if wall else 0.0, wall, productive, queued, wall - productive - queued, user,
-        surviving, job.lost_steps, len(job.attempts), interruptions, lost_h,
+        surviving, job.lost_steps, len(job.attempts), interruptions, lost_h, useful_h,
     )  # fmt: skip
 
 

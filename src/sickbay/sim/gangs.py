@@ -85,7 +85,7 @@ class Gangs:
     def _hurt(self, job: SimJob, node: SimNode, ailment: Ailment, ranks: list[int]) -> None:
         now, effect = self.world.now, ailment.effect
         if effect in ("corrupt", "corrupt_quietly"):
-            job.corrupt_from = now if job.corrupt_from is None else job.corrupt_from
+            job.corrupt(now)
         if effect in ("kill", "corrupt"):
             if ailment.kind.scope == "job":
                 user = ailment.kind.name == "user_bug"

@@ -72,6 +72,7 @@ class Attempt:
     reached: int = 0
     end: str = ""  # why it ended
     user_code: bool = False
+    wrong_from: int | None = None  # from this step on its numbers are wrong; None: they are right
 
 
 @dataclass(slots=True)
@@ -173,7 +174,8 @@ class SimJob:
         self.nodes, self.attempt, self.phase = nodes, attempt, JobPhase.RUNNING
         self.rank_nodes = tuple(node for node in nodes for _ in range(spec.ranks_per_node))
         self.hung, self.silent, self.exits, self.stopped_by = set(), (), (), ""
-        self.attempts.append(Attempt(attempt, nodes, from_step, now, reached=from_step))
+        wrong = from_step if self.corrupted else None
+        self.attempts.append(Attempt(attempt, nodes, from_step, now, reached=from_step, wrong_from=wrong))
         self.life += 1
         self.cut_at = None
         self.granted = from_step
@@ -198,6 +200,12 @@ class SimJob:
         self.life += 1
         if self.engine:
             self.engine.hang(sorted(self.hung))
+
+    def corrupt(self, now: float) -> None:
+        """From now on wrong numbers come out, and into every checkpoint; nothing says so."""
+        last = self.attempts[-1]
+        self.corrupt_from = now if self.corrupt_from is None else self.corrupt_from
+        last.wrong_from = self.step(now) if last.wrong_from is None else last.wrong_from
 
     def kill(self, now: float, ranks: Sequence[int]) -> None:
         """These ranks die now; the others notice a little later (the World then calls `finish`)."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sickbay.model import Action, Before, JobPhase, Place, Verb
 from sickbay.ports import Platform
 from sickbay.sim.hardware import SimNode
+from sickbay.sim.nobody import end_hangs, open_gate
 from sickbay.sim.world import Watcher, World
 
 POLL_S = 300.0  # README; the code says 30
@@ -47,7 +48,7 @@ class Originals:
         world.after(POLL_S, self._poll)
 
     def _poll(self) -> None:
-        self._end_hangs()
+        end_hangs(self.world)
         for name in list(self._talked):
             node = self.world.nodes[name]
             count = self._errors(node)
@@ -111,7 +112,7 @@ class Originals:
         """A new instance of the scaling group takes work as soon as it has joined."""
         for node in nodes:
             if node.gate:
-                self.world.after(0.0, lambda node=node: self._open_gate(node))  # type: ignore[misc]
+                self.world.after(0.0, lambda node=node: open_gate(self.world, node))  # type: ignore[misc]
             if node.name in self._returning and node.serving():
                 self._note_return(node)
 
@@ -120,15 +121,3 @@ class Originals:
         del self._returning[node.name]
         healthy = self.world.truly_healthy(node.name, ("nvidia-smi", "dcgm-l2"))
         self.world.note("returned", node.name, healthy=healthy)
-
-    def _open_gate(self, node: SimNode) -> None:
-        if node.gate:
-            node.gate = False
-            self.world.note("gate-opened", node.name, by="nobody")
-            self.world.touch(node)
-
-    def _end_hangs(self) -> None:
-        """Their trainer sets TORCH_NCCL_ASYNC_ERROR_HANDLING: after the watchdog's word the ranks abort."""
-        for job in self.world.jobs.values():
-            if job.live and job.silent:
-                self.world.gangs.stop(job, "nccl-watchdog", JobPhase.FAILED)

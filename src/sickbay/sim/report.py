@@ -45,6 +45,7 @@ class Report:
     days: float
     faults: int
     ettr: float | None
+    useful_gpu_hours: float  # of steps that survived and hold right numbers
     gpu_hours_lost: float  # of jobs: W - R, weighted by GPUs
     gpu_hours_out: float  # of nodes that could take no work
     interruptions: int
@@ -81,7 +82,8 @@ def report(
     taken = [f for f in world.log if f.kind == "cordon" and not f.detail["gate"]]
     return Report(
         policy=policy, seed=scene.seed, nodes=scene.nodes, days=scene.days, faults=faults, ettr=ettr,
-        gpu_hours_lost=lost, gpu_hours_out=world.gpu_hours_out(),
+        useful_gpu_hours=sum(a.useful_gpu_hours for a in jobs), gpu_hours_lost=lost,
+        gpu_hours_out=world.gpu_hours_out(),
         interruptions=sum(a.interruptions for a in jobs),
         user_code_attempts=sum(x.user_code for j in world.jobs.values() for x in j.attempts),
         lost_steps=sum(a.lost_steps for a in jobs),

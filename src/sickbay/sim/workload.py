@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sickbay.errors import UserError
-from sickbay.model import JobPhase
+from sickbay.model import JobPhase, Severity, Status
 from sickbay.sim.arrivals import FaultArrivals, presets
+from sickbay.sim.hardware import SimNode
 from sickbay.sim.jobs import JobSpec, SimJob
 from sickbay.sim.world import EPOCH, World
 
@@ -77,6 +78,18 @@ def build(
     return world, arrivals
 
 
+def looks_broken(node: SimNode) -> bool:
+    """What a person at the console sees: a node that is away, tools that fail or hang, a kernel log that names a
+    fault. Never the truth."""
+    if not node.ready:
+        return True
+    return any(
+        (f.status is Status.FAILED and f.severity >= Severity.RESET)
+        or (f.status is Status.UNKNOWN and f.check == "nvidia-smi")
+        for f in node.findings.values()
+    )  # fmt: skip
+
+
 class Staff:
     """Owners who resubmit what was given up, and an on-call person who exchanges what nobody else could mend."""
 
@@ -110,13 +123,14 @@ class Staff:
             self._call(job)
 
     def _call(self, job: SimJob) -> None:
-        """The person finds what shows itself on the job's nodes; what hides from the tools hides from people too."""
+        """The person exchanges what the tools call broken on the job's nodes, whoever else has marked it. What hides
+        from the tools hides from people too, and a line of last week's fault misleads them as it would anybody."""
         world = self.world
         self.called += 1
         world.note("person", "", act="look-at-job", job=job.id, by="on-call")
         for name in job.nodes:
             node = world.nodes[name]
-            if not node.mark and not node.treating and any(not a.dormant for _, a in node.all_ailments()):
+            if not node.treating and looks_broken(node):
                 self._exchange(name)
         if job.live and job.pace.frozen_at is not None:
             world.gangs.stop(job, "on-call", JobPhase.FAILED)
