@@ -96,6 +96,10 @@ class Platform(Protocol):
         Long work answers Started and is asked again with the same key. For SENT_ONCE verbs only a call with
         `action.call` set may act; any other ask observes, and says Lost when it knows the call never arrived.
         CORDON is for the machine in `before.instance`; if the name belongs to another one now it answers Failed.
+        An ask with `args["withdraw"]` (a cancelled case's, about what it had sent) takes the treatment back: once the
+        answer is Lost it can never begin; what has begun, or may have, is observed as by any other ask. What a platform
+        keeps waiting before it begins is taken back by the door itself after minutes, and answered with Unguarded.
+        RELEASE with `args["cancel"]` takes back whatever else the case had sent to the node and has not begun.
         Before a treatment acts, the door re-reads: our mark carries this case, cordoned, empty or unreachable,
         boot id == before.boot_id; otherwise it answers Unguarded. RESTART_JOB is create-if-absent by attempt, refuses
         while an earlier attempt lives outside nodes that carry our mark, and re-checks that its nodes carry none.

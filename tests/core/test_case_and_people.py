@@ -278,6 +278,20 @@ def test_a_look_from_before_our_cordon_was_answered_is_no_uncordon() -> None:
     assert bed.phase is Phase.CORDONING
 
 
+def test_a_cancel_asks_that_what_was_sent_be_taken_back_and_says_what_became_of_it() -> None:
+    bed = at(Phase.REPAIRING).is_sent().commands("abort")
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.REBOOT)
+    assert bed.case.pending is not None
+    assert (bed.case.pending.call, bed.case.pending.args.get("withdraw")) == (False, "1")
+    bed.answers(Lost("its Job had not started and is deleted"))
+    assert bed.asks is Verb.RELEASE
+    said = bed.case.journal[-1]
+    assert (said.event, said.why) == (
+        "WITHDRAWN",
+        "REBOOT was not done to the node: its Job had not started and is deleted",
+    )
+
+
 def test_a_node_that_opts_out_is_let_go() -> None:
     bed = at(Phase.HOLDING).shows(opted_out=True)
     assert bed.phase is Phase.CANCELLING

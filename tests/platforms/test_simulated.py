@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sickbay.model import Change, Done, Failed, Job, JobChanged, NodeChanged, NodeDeleted, Progress, Verb
+from sickbay.model import (
+    Change,
+    Done,
+    Failed,
+    Job,
+    JobChanged,
+    Lost,
+    NodeChanged,
+    NodeDeleted,
+    Progress,
+    Started,
+    Verb,
+)
 from sickbay.platforms.simulated import SimulatedPlatform
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.world import World
@@ -124,3 +137,21 @@ def test_a_platform_that_cannot_cut_the_power_says_so() -> None:
     stage = SimStage(verbs=frozenset(Verb) - {Verb.POWER_CYCLE})
     take_out(stage)
     assert isinstance(stage.platform.perform(treatment(stage, Verb.POWER_CYCLE)), Failed)
+
+
+def test_a_sent_treatment_that_has_not_begun_can_be_taken_back_and_one_that_has_cannot() -> None:
+    stage = SimStage()
+    stage.world.waits_s = (100.0, 100.0)
+    take_out(stage)
+    sent = treatment(stage)
+    back = replace(sent, call=False, args={"withdraw": "1"})
+    assert "has not begun" in str(stage.platform.perform(sent))
+    assert isinstance(stage.platform.perform(back), Lost)
+    stage.wait(300)
+    assert stage.boots(NODE) == 0
+    again = treatment(stage, step=12)
+    stage.platform.perform(again)
+    stage.wait(101)
+    assert isinstance(stage.platform.perform(replace(again, call=False, args={"withdraw": "1"})), Started)
+    assert isinstance(finish(stage, again), Done)
+    assert stage.boots(NODE) == 1

@@ -415,3 +415,37 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
 @pytest.mark.parametrize(("scenario", "removed"), [(s, r) for s, _, r in RULES], ids=[words for _, words, _ in RULES])
 def test_a_scenario_notices_when_its_rule_is_taken_away(scenario: Callable[[], None], removed: Removed) -> None:
     notices(scenario, removed)
+
+
+# -- what waits in a line
+
+
+def test_what_has_not_begun_does_not_happen_after_a_person_has_opened_the_node() -> None:
+    """Seen beside a queue that suspends Jobs: the machine was rebooted 80 s after a person's uncordon."""
+    ward = sick_ward(waits_s=(170.0, 170.0))
+    ward.until(lambda: ward.facts("treat-waits", SICK))
+    ward.passes(60.0)
+    ward.world.people.uncordon(SICK)
+    ended = ward.until_ended(SICK)
+    assert ward.treatments(SICK) == []
+    assert ended.phase is Phase.DISMISSED
+    said = [e.why for e in ended.journal if e.event == "WITHDRAWN"]
+    assert said == [f"REBOOT was not done to the node: REBOOT of {SICK}: it was taken back before it had begun"]
+    ward.is_sound()
+
+
+def test_what_has_begun_when_it_is_cancelled_is_seen_to_its_end() -> None:
+    ward = sick_ward(waits_s=(30.0, 30.0))
+    ward.until(lambda: ward.treatments(SICK))
+    ward.says("abort", ward.case(SICK))
+    ended = ward.until_ended(SICK)
+    assert ward.treatments(SICK) == ["REBOOT"]
+    assert [e.why.partition(":")[0] for e in ended.journal if e.event == "ENDED"] == ["REBOOT had begun"]
+
+
+def test_what_waits_too_long_was_not_tried_and_a_person_is_told_why() -> None:
+    ward = sick_ward(waits_s=(1000.0, 1000.0))
+    case = ward.until_phase(SICK, Phase.ESCALATED, 14_400.0)
+    assert ward.treatments(SICK) == []
+    assert case.rungs_tried == ()
+    assert "waited 180 s in a line and was taken back" in case.journal[-1].why

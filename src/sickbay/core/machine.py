@@ -164,15 +164,20 @@ def _deadline(case: Case, now: float, policy: Policy) -> float | None:
 
 
 def _asks(case: Case) -> Action | None:
-    """The action this phase asks for. A cancelled case first watches its sent treatment to the end."""
+    """The action this phase asks for. A cancelled case first takes back its sent treatment, or sees it end."""
     if case.factor:
         return None
     if case.phase is P.CANCELLING and case.unfinished is not None:
-        return replace(case.unfinished, call=False, ask_at=0.0)
+        return withdrawal(case.unfinished)
     if case.phase is P.ESCALATED and not case.cordon_version and not case.cancelled and not case.newcomer:
         return _action(case, Verb.CORDON)  # escalated because the cordon failed: keep asking
     verb = VERB_OF.get(case.phase)
     return _action(case, verb) if verb else None
+
+
+def withdrawal(sent: Action) -> Action:
+    """What a cancelled case asks about the treatment it had sent: taken back if it has not begun, else how it fares."""
+    return replace(sent, call=False, ask_at=0.0, args={**sent.args, "withdraw": "1"})
 
 
 def action(case: Case, verb: Verb, args: Mapping[str, str]) -> Action:

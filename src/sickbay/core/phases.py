@@ -228,13 +228,23 @@ def _escalated(turn: Turn, case: Case) -> Said:
     return None
 
 
+def _noted_end(turn: Turn, case: Case, outcome: Done | Failed | Lost | Unguarded) -> Case:
+    """What became of the treatment that had been sent: whoever cancelled wants to know whether it still happened."""
+    assert case.unfinished is not None
+    said = outcome.detail if isinstance(outcome, Done) else outcome.why
+    undone = isinstance(outcome, Lost | Unguarded)
+    words = f"{case.unfinished.verb} was not done to the node" if undone else f"{case.unfinished.verb} had begun"
+    event = "WITHDRAWN" if undone else "ENDED"
+    return machine.note(case, event, at=turn.ctx.now.wall, by="sickbay", why=f"{words}: {said}" if said else words)
+
+
 def _cancelling(turn: Turn, case: Case) -> Said:
     if case.factor:
         return (Event.DONE, "closed")
     if case.unfinished is not None:
         if isinstance(turn.outcome, Done | Failed | Lost | Unguarded):
+            turn.case = machine.release_after_cancel(_noted_end(turn, case, turn.outcome))
             turn.outcome = None
-            turn.case = machine.release_after_cancel(case)
         return None
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "our marks are off; the node is as it was left")

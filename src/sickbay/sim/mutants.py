@@ -295,6 +295,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a hold freezes nothing", _set("core.machine", "THROUGH_HOLD", frozenset(Event))),
     Mutant("retry revives a cancelled case", _set("core.machine", "AFTER_CANCEL", {})),
     Mutant("no deadlines", _wrap("core.machine", "_deadline", lambda old: lambda case, now, policy: None)),
+    Mutant("a cancel takes back nothing", _set("core.machine", "withdrawal", lambda sent: replace(sent, call=False))),
     Mutant("a sent treatment is forgotten when cancelled", _wrap("core.machine", "_unfinished", _free_cancel)),
     # what is seen
     Mutant("case numbers are reused", _wrap("core.triage", "open_case", _first_number)),

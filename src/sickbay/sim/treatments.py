@@ -33,8 +33,9 @@ class Treatment:
     instance: str
     started: float
     ends: float
-    state: str = "started"  # started | done | failed
+    state: str = "started"  # waiting | started | done | failed | withdrawn
     detail: str = ""
+    boot_id: str = ""  # in which it was sent: it does nothing in another one
 
 
 class Treatments:
@@ -43,25 +44,66 @@ class Treatments:
         self.delivered: dict[str, Treatment] = {}
 
     def begin(self, key: str, verb: Verb, node: SimNode, device: str = "") -> Treatment:
-        """Act on the truth, once per key."""
+        """Taken in, once per key. It acts at once, or after `world.waits_s` where what is sent waits in a line."""
         if key in self.delivered:
             return self.delivered[key]
         world = self.world
-        low, high = rates()["repair"]["seconds"][FORCE[verb]]
-        took = world.stream("treat").uniform(low, high)
-        treatment = Treatment(key, verb, node.name, device, node.instance, world.now, world.now + took)
+        treatment = Treatment(key, verb, node.name, device, node.instance, world.now, world.now, "waiting")
+        treatment.boot_id = node.boot_id
         self.delivered[key] = treatment
         node.recorded.add(key)
         node.treating = key
+        wait_s = world.stream("line").uniform(*world.waits_s) if world.waits_s[1] else 0.0
+        if wait_s:
+            treatment.ends = world.now + wait_s
+            world.note("treat-waits", node.name, key=key, verb=verb.value)
+            world.after(wait_s, lambda: self._leave_line(treatment))
+        else:
+            self._act(node, treatment)
+        return treatment
+
+    def withdraw(self, key: str) -> bool:
+        """Taken out of the line. False when it is not in it (any more)."""
+        treatment = self.delivered[key]
+        if treatment.state != "waiting":
+            return False
+        node = self.world.nodes[treatment.node]
+        self._strike_out(node, treatment, "withdrawn", "it was taken back before it had begun")
+        return True
+
+    def _leave_line(self, treatment: Treatment) -> None:
+        node = self.world.nodes[treatment.node]
+        if treatment.state != "waiting":
+            return
+        if node.gone or (node.instance, node.boot_id) != (treatment.instance, treatment.boot_id):
+            self._strike_out(node, treatment, "failed", "the machine has booted or gone since it was sent")
+        else:
+            self._act(node, treatment)
+
+    def _strike_out(self, node: SimNode, treatment: Treatment, state: str, detail: str) -> None:
+        """It never begins."""
+        treatment.state, treatment.detail = state, detail
+        self.world.stock += treatment.verb is Verb.REPLACE
+        if node.treating == treatment.key:
+            node.treating = ""
+        self.world.note("treat-never", node.name, key=treatment.key, verb=treatment.verb.value, state=state)
+        self.world.touch(node)
+
+    def _act(self, node: SimNode, treatment: Treatment) -> None:
+        """On the truth."""
+        world, verb = self.world, treatment.verb
+        low, high = rates()["repair"]["seconds"][FORCE[verb]]
+        waited = round(world.now - treatment.started)
+        treatment.state, treatment.ends = "started", world.now + world.stream("treat").uniform(low, high)
         world.note(
-            "treat-start", node.name, key=key, verb=verb.value, mark=node.mark, cordoned=node.cordoned,
+            "treat-start", node.name, key=treatment.key, verb=verb.value, mark=node.mark, cordoned=node.cordoned,
             jobs=node.job or "-", stuck=",".join(node.stuck) or "-", ready=node.ready, boot=node.boot_id,
+            **({"waited": waited} if waited else {}),
         )  # fmt: skip
         if verb is not Verb.RESET_GPU:
             self._take_down(node)
         world.touch(node)
         world.at(treatment.ends, lambda: self._end(treatment))
-        return treatment
 
     def _take_down(self, node: SimNode) -> None:
         """A boot begins: whatever ran here, unkillable or not, is gone with it."""

@@ -80,6 +80,7 @@ class World:
         part_returns: float | None = None,
         heartbeats: bool = False,
         cycle_s: float = 300.0,
+        waits_s: tuple[float, float] = (0.0, 0.0),
         start: float = EPOCH,
     ) -> None:
         self.seed, self.gpus_per_node, self.cycle_s = seed, gpus_per_node, cycle_s
@@ -108,6 +109,7 @@ class World:
         self.reboot_hangs = repair["reboot_hangs"] if reboot_hangs is None else reboot_hangs
         self.part_returns = repair["part_returns"] if part_returns is None else part_returns
         self.heartbeats = heartbeats
+        self.waits_s = waits_s  # what is sent to a node waits so long in a line (a queue's, a quota's) before it begins
         self.illness, self.treatments, self.gangs, self.people = (
             Illness(self),
             Treatments(self),

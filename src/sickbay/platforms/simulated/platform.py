@@ -48,6 +48,7 @@ Sink = Callable[[Change], None]
 CHECK_S = {"nvidia-smi": (2.0, 20.0), "kernel-log": (1.0, 3.0), "dcgm-l2": (110.0, 180.0), "dcgm-l4": (3600.0, 5400.0)}
 EVICT_S = (5.0, 30.0)
 COLLECT_S = (20.0, 60.0)
+LINE_S = 180.0  # what has not begun by then is taken back
 
 
 @dataclass(slots=True)
@@ -285,7 +286,9 @@ class SimulatedPlatform:
     def _treat(self, action: Action) -> Outcome:
         known = self.world.treatments.delivered.get(action.key)
         if known is not None:
-            return self._under_way(known)
+            if action.args.get("withdraw") == "1":
+                self.world.treatments.withdraw(action.key)
+            return self._kept_out(known) or self._under_way(known)
         if not action.call:
             return Lost(f"{action.key} never arrived at {action.place.node}")
         node = self._node(action)
@@ -319,11 +322,23 @@ class SimulatedPlatform:
             return f"{node.name} is under treatment: {node.treating}"
         return ""
 
+    def _kept_out(self, treatment: Treatment) -> Outcome | None:
+        """What waits too long is taken back: nothing was tried, so nothing harsher is next."""
+        waited = self.world.now - treatment.started
+        if waited < LINE_S or not self.world.treatments.withdraw(treatment.key):
+            return None
+        return Unguarded(f"{treatment.verb} of {treatment.node} waited {waited:.0f} s in a line and was taken back")
+
     def _under_way(self, treatment: Treatment) -> Outcome:
         if treatment.state == "done":
             return Done(treatment.detail)
         if treatment.state == "failed":
             return Failed(treatment.detail)
+        if treatment.state == "withdrawn":
+            return Lost(f"{treatment.verb} of {treatment.node}: {treatment.detail}")
+        if treatment.state == "waiting":
+            left = max(1.0, treatment.started + LINE_S - self.world.now)
+            return Started(min(left, ASK_AGAIN_S), f"{treatment.verb} of {treatment.node} waits and has not begun")
         left = max(1.0, treatment.ends - self.world.now)
         return Started(min(left, 120.0), f"{treatment.verb} of {treatment.node} is under way")
 
