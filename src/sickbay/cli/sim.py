@@ -106,11 +106,14 @@ def check(
     seeds: Annotated[int, typer.Option("--seeds", help="How many.")] = 300,
     first: Annotated[int, typer.Option("--first", help="The first seed.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", help="Processes side by side.")] = 2,
+    weather: Annotated[
+        str, typer.Option("--weather", help="What befalls the fleet beside faults: borne, all, none, or a,b,c.")
+    ] = "borne",
 ) -> None:
     """Seeded runs with misbehaving doors, clocks and leaders, judged by the world's truth."""
     from sickbay.sim.check import check_seeds
 
-    raise typer.Exit(check_seeds(first, seeds, jobs))
+    raise typer.Exit(check_seeds(first, seeds, jobs, weather))
 
 
 @app.command()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from random import Random
 from sickbay.errors import AlreadyExists
 from sickbay.model import Case, Command, NodeRecord, Pause, Phase, Recovery
 from sickbay.settings import JobPolicy, Limit, Policy, Settings
+from sickbay.sim import storm
 from sickbay.sim.checkers import Judge
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.run import Brain, SimRun
@@ -45,8 +46,8 @@ class Verdict:
 class Trial:
     """One seed: a small fleet, two gangs, two controllers, and everything that can go wrong with them."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, weather: Collection[str] = storm.BORNE) -> None:
+        self.seed, self.weather = seed, weather
         self.rng = Random(f"trial/{seed}")
         self.world = World(
             seed, 14, rack_size=4, silent_failure=self.rng.choice((0.0, 0.1, 0.3)),
@@ -55,8 +56,10 @@ class Trial:
         self.mood = Mood(pick(Random(f"swarm/{seed}")), Random(f"mood/{seed}"))
         self.clock = SwarmClock(self.world, self.mood)
         lock = Lock(self.world, self.mood)
+        self.records = MemoryStore()
         self.run = SimRun(
-            self.world, self._settings(), store=SwarmStore(MemoryStore(), self.mood), clock=self.clock,
+            self.world, self._settings(), store=SwarmStore(self.records, self.mood), clock=self.clock,
+            served=SwarmStore(self.records, self.mood, lambda: self.world.services.is_away("api")),
             wrap=lambda door: SwarmPlatform(door, self.mood, self.world), leader=lambda: SwarmLeader(lock),
             progress_s=90.0,
         )  # fmt: skip
@@ -134,6 +137,7 @@ class Trial:
         for _ in range(rng.randint(4, 16)):
             strike = partial(self._strike, rng.choice(kinds), rng.choice(names), rng.randrange(8))
             world.at(rng.uniform(world.now + 60, until), strike)
+        storm.brew(world, self.records, self.weather, until)
         for act in [a for a in self._acts() if rng.random() < 0.5]:
             for _ in range(rng.randint(1, 4)):
                 world.at(rng.uniform(world.now + 600, until), act)
@@ -208,6 +212,7 @@ class Trial:
     def _calm(self) -> None:
         """Nothing misbehaves any more; people release what they held."""
         self.mood.calm()
+        storm.calm(self.world)
         self.clock.offset = 0.0
         self.world.silent_failure = dict.fromkeys(self.world.silent_failure, 0.0)
         self.world.reboot_hangs = 0.0
@@ -235,9 +240,9 @@ class Trial:
         return (*sorted(cases), *sorted(recoveries), *sorted(latched, key=lambda row: row[0]), *nodes, *jobs)
 
 
-def play(seed: int) -> Verdict:
+def play(seed: int, weather: Collection[str] = storm.BORNE) -> Verdict:
     """One seed, judged. An exception in the brain is a violation too."""
-    trial = Trial(seed)
+    trial = Trial(seed, weather)
     try:
         return trial.play()
     except Exception as error:  # whatever it is, the seed that shows it is the answer
@@ -248,24 +253,25 @@ def play(seed: int) -> Verdict:
         return Verdict(seed, (*trial.judge.violations, words), "", 0, trial.crashes)
 
 
-def verdicts(first: int, count: int, processes: int) -> Iterator[Verdict]:
-    seeds = range(first, first + count)
+def verdicts(first: int, count: int, processes: int, weather: Collection[str] = storm.BORNE) -> Iterator[Verdict]:
+    seeds, one = range(first, first + count), partial(play, weather=weather)
     if processes <= 1:
-        yield from map(play, seeds)
+        yield from map(one, seeds)
         return
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(play, seeds, chunksize=4)
+        yield from pool.map(one, seeds, chunksize=4)
 
 
-def check_seeds(first: int, count: int, processes: int) -> int:
+def check_seeds(first: int, count: int, processes: int, weather: str = "borne") -> int:
     """Play the seeds, print what broke and how to see it again; 0 if nothing did."""
     began, told, bad, cases, crashes = time.monotonic(), time.monotonic(), 0, 0, 0
-    for n, verdict in enumerate(verdicts(first, count, processes), 1):
+    kinds, asked = storm.asked(weather), "" if weather == "borne" else f" --weather {weather}"
+    for n, verdict in enumerate(verdicts(first, count, processes, kinds), 1):
         cases, crashes = cases + verdict.cases, crashes + verdict.crashes
         if verdict.violations:
             bad += 1
             print(f"seed {verdict.seed}: {verdict.violations[0]}" + _more(verdict))
-            print(f"  replay: sickbay sim check --first {verdict.seed} --seeds 1")
+            print(f"  replay: sickbay sim check --first {verdict.seed} --seeds 1{asked}")
         if time.monotonic() - told > 2.0:
             told = time.monotonic()
             print(f"\r{n}/{count} seeds, {bad} bad", end="", file=sys.stderr, flush=True)

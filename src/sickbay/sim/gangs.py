@@ -45,14 +45,47 @@ class Gangs:
             )  # fmt: skip
         if job.corrupted:
             world.note("corrupt-restart", "", job=job.id, attempt=attempt, from_step=from_step)
+        lacking = [name for name in nodes if job.id not in world.nodes[name].pulled]
         for name in nodes:
             world.nodes[name].job = job.id
             world.touch_work(world.nodes[name])
+        if lacking and world.services.is_away("registry"):
+            self._wait_for_image(job, lacking)
+        else:
+            self._pull(job, lacking)
         self._plan_ending(job)
         world.touch_job(job)
         for name in nodes:
             world.illness.under_load(world.nodes[name])
         self.data_lost(job)
+
+    def _pull(self, job: SimJob, lacking: Iterable[str]) -> None:
+        for name in lacking:
+            self.world.nodes[name].pulled.add(job.id)
+
+    def _wait_for_image(self, job: SimJob, lacking: list[str]) -> None:
+        """ImagePullBackOff: ranks are placed and do not start until the registry is back."""
+        world = self.world
+        job.phase = JobPhase.PENDING
+        job.pace.freeze(world.now)
+        life = job.life
+        world.note("no-image", "", job=job.id, attempt=job.attempt, nodes=len(lacking))
+
+        def pulled() -> None:
+            if job.life == life and job.live:
+                self._pull(job, lacking)
+                self._start_anew(job)
+
+        world.services.when_there("registry", pulled)
+
+    def _start_anew(self, job: SimJob) -> None:
+        """Its ranks start only now."""
+        job.phase, job.life = JobPhase.RUNNING, job.life + 1
+        job.pace.thaw(self.world.now)
+        job.pace.anchor = self.world.now + job.spec.init_s
+        self.world.note("started", "", job=job.id, attempt=job.attempt)
+        self._plan_ending(job)
+        self.world.touch_job(job)
 
     def _plan_ending(self, job: SimJob) -> None:
         """The moment at which this attempt completes, or meets the bug that is in it."""

@@ -91,6 +91,7 @@ class SimNode:
     orphans: list[str] = field(default_factory=list)  # jobs given up whose ranks live on here, out of anybody's reach
     cuts: list[str] = field(default_factory=list)  # of control | data | power, one for each cut in force (network.py)
     dark_since: float = 0.0  # when the control plane last lost it
+    pulled: set[str] = field(default_factory=set)  # jobs whose image it has
     told_boot: str = ""  # the boot id that its kubelet told last
     switch: str = ""
     zone: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,8 @@ class Illness:
         node.up = False
         self.world.agents.silence(node)
         self.world.gangs.orphans_end(node, "the host stopped")
-        self.world.after(NOT_READY_S, lambda: self._not_ready(node, boot))
+        tell = partial(self.world.services.when_there, "manager", lambda: self._not_ready(node, boot))
+        self.world.after(NOT_READY_S, tell)
 
     def _not_ready(self, node: SimNode, boot: str) -> None:
         if node.boot_id == boot and not node.up and node.ready:

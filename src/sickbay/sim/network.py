@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sickbay.model import Verb
+from sickbay.sim.clock import Act
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.illness import NOT_READY_S
 
@@ -76,8 +77,8 @@ class Network:
             self._lose(node, KINDS[kind])
         self._stall(nodes, KINDS[kind])
         if kind != "data":
-            world.after(NOT_READY_S, lambda: self._not_ready(made))
-            world.after(NOT_READY_S + EVICT_AFTER_S, lambda: self._evict(made))
+            self._judged(NOT_READY_S, lambda: self._not_ready(made))
+            self._judged(NOT_READY_S + EVICT_AFTER_S, lambda: self._evict(made))
         if for_s is not None:
             world.after(for_s, lambda: self.mend(made))
         return made
@@ -131,6 +132,10 @@ class Network:
         if "data" in what:
             for name in dict.fromkeys(node.job for node in nodes if node.job):
                 self.world.gangs.data_lost(self.world.jobs[name])
+
+    def _judged(self, after_s: float, act: Act) -> None:
+        """It is the controller manager that calls a node not ready and evicts: nobody does while it is dead."""
+        self.world.after(after_s, partial(self.world.services.when_there, "manager", act))
 
     def _silent(self, cut: Cut, at_least_s: float) -> list[SimNode]:
         """Members that nobody has heard of for so long."""
@@ -201,5 +206,7 @@ class Network:
 
     def reaches(self, verb: Verb, node: SimNode) -> bool:
         """A reset is done on the node; power and machines are the provider's, or the BMC's, whatever the network."""
-        in_band = verb is Verb.RESET_GPU or (verb is Verb.REBOOT and self.reboots_by == "agent")
-        return not (in_band and node.cuts and not node.reachable)
+        return self.by_provider(verb) or node.reachable
+
+    def by_provider(self, verb: Verb) -> bool:
+        return verb in (Verb.POWER_CYCLE, Verb.REPLACE) or (verb is Verb.REBOOT and self.reboots_by == "provider")

@@ -15,7 +15,7 @@ from sickbay.controller.crew import InlineCrew
 from sickbay.controller.leader import SoloLeader
 from sickbay.controller.loop import Controller
 from sickbay.controller.outbox import Outbox
-from sickbay.errors import NotLeader
+from sickbay.errors import ApiError, NotLeader, NotNow
 from sickbay.model import Done, Notice, Outcome
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.ports import Clock, Leader, Platform, Store
@@ -24,6 +24,7 @@ from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
 REACTION_S = 0.2  # from a change in the world to the controller's turn
+MISHAP_S = 5.0  # until a controller that could not ask its cluster begins again (controller/app.py)
 STANDBY_S = 15.0  # how often a controller without the lead tries to take it
 
 
@@ -51,7 +52,13 @@ class Brain:
 
     def start(self) -> bool:
         self._standby = self._standby or self._make()
-        if not self._standby.start():
+        try:
+            leads = self._standby.start()
+        except (ApiError, NotNow):
+            self.controller = self._standby
+            self._begin_again()
+            return False
+        if not leads:
             self.next_turn = self._world.now + STANDBY_S
             return False
         self.controller, self._standby, self.next_turn = self._standby, None, self._world.now
@@ -65,12 +72,23 @@ class Brain:
         self.controller = self._standby = None
         self.next_turn = float("inf")
 
+    def _begin_again(self) -> None:
+        """What it leans on did not answer: as the process does, it starts again from the records in a moment."""
+        if self.controller is not None:
+            self.controller.stop()
+            self.controller._leader.release()  # a start that broke holds it and does not lead yet
+        self.controller = self._standby = None
+        self.next_turn = self._world.now + MISHAP_S
+
     def turn(self) -> None:
         if self.controller is None:
             self.start()
             return
         try:
             sleep = self.controller.turn()
+        except (ApiError, NotNow):
+            self._begin_again()
+            return
         except NotLeader:
             self.controller.stop()  # gives back what it may still hold: an orphaned lock would keep everybody out
             self.controller, self.next_turn = None, self._world.now + STANDBY_S
@@ -84,13 +102,15 @@ class Brain:
 
 class SimRun:
     def __init__(
-        self, world: World, settings: Settings, *, store: Store | None = None, catalog: Catalog | None = None,
+        self, world: World, settings: Settings, *, store: Store | None = None, served: Store | None = None,
+        catalog: Catalog | None = None,
         evidence_dir: Path | None = None, wrap: Callable[[Platform], Platform] | None = None,
         leader: Callable[[], Leader] = SoloLeader, clock: Clock | None = None, progress_s: float = 60.0,
     ) -> None:  # fmt: skip
         self.world, self.settings = world, settings
         self.catalog = catalog or load()
         self.store: Store = store or MemoryStore()
+        self._served = served or self.store  # the same records as its controllers reach them: not while the API is away
         self.platform = SimulatedPlatform(world, evidence_dir=evidence_dir, progress_s=progress_s)
         self._door: Platform = wrap(self.platform) if wrap else self.platform
         self.mailbox = Mailbox()
@@ -105,7 +125,7 @@ class SimRun:
 
     def _controller(self) -> Controller:
         return Controller(
-            self._door, self.store, self.catalog, self.settings, self.clock, self._leader(),
+            self._door, self._served, self.catalog, self.settings, self.clock, self._leader(),
             Outbox([self.mailbox]), InlineCrew(),
         )  # fmt: skip
 

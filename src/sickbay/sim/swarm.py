@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from sickbay.errors import NotNow
 from sickbay.model import (
     Action,
     Case,
@@ -156,46 +157,51 @@ class SwarmStore:
 
     lanes, frugal = 1, True
 
-    def __init__(self, store: Store, mood: Mood) -> None:
-        self._store, self._mood = store, mood
+    def __init__(self, store: Store, mood: Mood, away: Callable[[], bool] = lambda: False) -> None:
+        self._store, self._mood, self._away = store, mood, away
+
+    def _reached(self) -> Store:
+        if self._away():
+            raise NotNow("the API server does not answer")
+        return self._store
 
     def _after(self) -> None:
         if self._mood.strikes(self._mood.swarm.crash_commit):
             raise Crash
 
     def get(self, kind: type[V], key: str) -> Stored[V] | None:
-        return self._store.get(kind, key)
+        return self._reached().get(kind, key)
 
     def list(self, kind: type[V]) -> list[Stored[V]]:
-        return self._store.list(kind)
+        return self._reached().list(kind)
 
     def create(self, value: Value, epoch: int = 0) -> int:
-        version = self._store.create(value, epoch)
+        version = self._reached().create(value, epoch)
         self._after()
         return version
 
     def commit(self, value: Value, expect: int, epoch: int, consumes: Sequence[str] = ()) -> int:
-        version = self._store.commit(value, expect, epoch, consumes)
+        version = self._reached().commit(value, expect, epoch, consumes)
         self._after()
         return version
 
     def archive(self, value: Case | Recovery, expect: int, epoch: int, consumes: Sequence[str] = ()) -> None:
-        self._store.archive(value, expect, epoch, consumes)
+        self._reached().archive(value, expect, epoch, consumes)
         self._after()
 
     def delete(self, kind: type[V], key: str) -> None:
-        self._store.delete(kind, key)
+        self._reached().delete(kind, key)
 
     def history(
         self, kind: type[V], *, node: str = "", fault: str = "", since: float = 0.0, limit: int = 100
     ) -> Iterator[V]:
-        return self._store.history(kind, node=node, fault=fault, since=since, limit=limit)
+        return self._reached().history(kind, node=node, fault=fault, since=since, limit=limit)
 
     def prune(self, older_than: float) -> int:
-        return self._store.prune(older_than)
+        return self._reached().prune(older_than)
 
     def token(self) -> int:
-        return self._store.token()
+        return self._reached().token()
 
     def close(self) -> None:
         self._store.close()

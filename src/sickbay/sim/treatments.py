@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sickbay.model import Verb
@@ -109,7 +110,7 @@ class Treatments:
         """A boot begins: whatever ran here, unkillable or not, is gone with it."""
         world = self.world
         world.agents.silence(node)
-        node.up = node.ready = False
+        node.up, node.ready = False, node.ready and world.services.is_away("manager")
         world.gangs.node_lost(node)
         node.stuck.clear()
 
@@ -181,7 +182,9 @@ class Treatments:
         world.note("boot", node.name, boot=node.boot_id)
         world.agents.rebooted(node)
         world.illness.booted(node)
-        world.after(AGENT_UP_S, lambda boot=node.boot_id: world.agents.wake(node, boot))  # type: ignore[misc]
+        wake = partial(world.agents.wake, node, node.boot_id)
+        is_new = node.boots == 0  # its agent's image must be pulled first
+        world.after(AGENT_UP_S, partial(world.services.when_there, "registry", wake) if is_new else wake)
 
     def _replace(self, node: SimNode, treatment: Treatment) -> None:
         world = self.world
@@ -205,7 +208,7 @@ class Treatments:
         world.network.moved(node)
         node.mark, node.closed, node.others, node.gate, node.opted_out = "", False, [], True, False
         node.present, node.gone, node.recorded, node.boots = True, False, set(), -1
-        node.gpu_map = ()
+        node.gpu_map, node.pulled = (), set()
         world.note("joined", node.name, instance=node.instance, serials=",".join(g.serial for g in node.gpus))
         self.boot(node)
 

@@ -23,6 +23,7 @@ from sickbay.sim.jobs import JobSpec, RealEngine, SimJob
 from sickbay.sim.kernel import KernelRing, boot_lines
 from sickbay.sim.network import Network
 from sickbay.sim.people import People
+from sickbay.sim.services import Services
 from sickbay.sim.treatments import Treatments
 
 EPOCH = 1_790_000_000.0  # 2026-09-21: virtual wall time starts here
@@ -116,7 +117,7 @@ class World:
             Gangs(self),
             People(self),
         )
-        self.network = Network(self)
+        self.network, self.services = Network(self), Services(self)
         self._build(nodes, spares, pools or {"default": nodes}, rack_size, domain_size, driver, image)
         self._wire(switch_size, zones)
         from sickbay.sim.agent import Agents

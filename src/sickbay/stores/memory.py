@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
@@ -15,6 +16,14 @@ from sickbay.errors import StoreError
 from sickbay.model import Case, Command, Recovery
 from sickbay.ports import Stored, V, Value
 from sickbay.stores import records
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All that a store held at one moment: the simulator's backups."""
+
+    live: dict[type[Value], dict[str, Stored[Any]]]
+    ended: tuple[Case | Recovery, ...]
 
 
 class MemoryStore:
@@ -99,6 +108,21 @@ class MemoryStore:
                 self._rebuild(staying)
             return len(kept) - len(staying)
 
+    def contents(self) -> Contents:
+        with self._lock:
+            live = {kind: dict(found) for kind, found in self._live.items()}
+            return Contents(live, tuple(value for kind in records.KEPT for value in self._archive[kind]))
+
+    def replace_contents(self, contents: Contents) -> None:
+        """Everything is as it was then. Versions are not: whoever remembers one of a moment ago is refused."""
+        with self._lock:
+            self._rebuild(contents.ended)
+            self._lists.clear()
+            self._live = {
+                kind: {key: self._again(stored) for key, stored in found.items()}
+                for kind, found in contents.live.items()
+            }
+
     def token(self) -> int:
         return self._token
 
@@ -132,6 +156,10 @@ class MemoryStore:
     def _consume(self, commands: Sequence[str]) -> None:
         for command in commands:
             self._remove(Command, command)
+
+    def _again(self, stored: Stored[Any]) -> Stored[Any]:
+        self._token += 1
+        return Stored(stored.value, self._token, stored.epoch)
 
     def _keep(self, value: Case | Recovery) -> None:
         self._archive[type(value)].append(value)

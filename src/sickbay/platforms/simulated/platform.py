@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from sickbay.errors import Unreachable
 from sickbay.model import (
     TREATMENTS,
     Action,
@@ -76,22 +77,31 @@ class SimulatedPlatform:
         self._sinks: list[Sink] = []
         self._ticking = False
         self._stop_watch: Callable[[], None] | None = None
+        self._missed: tuple[dict[str, Removed], dict[str, SimNode], dict[str, SimJob]] = ({}, {}, {})
 
     # -- seeing -------------------------------------------------------------------------------------------------------
 
     def observe(self) -> Fleet:
         world = self.world
+        self._reach_api()
         nodes = tuple(show_node(world, n) for n in world.nodes.values() if n.present)
         return Fleet(nodes, tuple(show_job(world, j) for j in world.jobs.values()), world.now)
 
+    def _reach_api(self) -> None:
+        if self.world.services.is_away("api"):
+            raise Unreachable("the simulated API server", "connection refused")
+
     def look(self, node: str) -> Node | None:
+        self._reach_api()
         found = self.world.nodes.get(node)
         return show_node(self.world, found) if found and found.present else None
 
     def provider_status(self, node: str) -> str:
         """running | stopped | impaired | terminated | unknown: what the provider, or the BMC, says of the machine."""
         found = self.world.nodes.get(node)
-        return found.provider_status if found is not None else "unknown"
+        if found is None or self.world.services.is_away("provider"):
+            return "unknown"
+        return found.provider_status
 
     def ask_after(self, node: str, instance: str) -> None:
         found = self.world.nodes.get(node)
@@ -110,11 +120,28 @@ class SimulatedPlatform:
     def _changed(self, nodes: list[SimNode], removed: list[Removed], jobs: list[SimJob]) -> None:
         if not self._sinks:
             return
+        if self.world.services.is_away("api"):
+            self._miss(nodes, removed, jobs)
+            return
         changes: list[Change] = [NodeDeleted(r.name, r.version, r.gone) for r in removed]
         changes += [NodeChanged(show_again(self.world, node)) for node in nodes]
         changes += [JobChanged(show_job(self.world, job)) for job in jobs]
         for change in changes:
             self._tell(change)
+
+    def _miss(self, nodes: list[SimNode], removed: list[Removed], jobs: list[SimJob]) -> None:
+        """A watch that broke lists again when it can: each object once, as it is then."""
+        gone, changed, moved = self._missed
+        if not (gone or changed or moved):
+            self.world.services.when_there("api", self._list_again)
+        gone.update({r.name: r for r in removed})
+        changed.update({n.name: n for n in nodes})
+        moved.update({j.id: j for j in jobs})
+
+    def _list_again(self) -> None:
+        (gone, changed, moved), self._missed = self._missed, ({}, {}, {})
+        present = [node for node in changed.values() if node.present]
+        self._changed(present, list(gone.values()), list(moved.values()))
 
     def _tell(self, change: Change) -> None:
         for sink in tuple(self._sinks):
@@ -124,6 +151,9 @@ class SimulatedPlatform:
         """Heartbeats of running jobs: only those that made a step since the last one."""
         if not self._sinks:
             self._ticking = False
+            return
+        if self.world.services.is_away("api"):
+            self.world.after(self.progress_s, self._tick)
             return
         now = self.world.now
         for job in self.world.jobs.values():
@@ -139,6 +169,8 @@ class SimulatedPlatform:
     def perform(self, action: Action) -> Outcome:
         if action.verb not in self.verbs:
             return Failed(f"this platform cannot {action.verb}")
+        if self.world.services.is_away("api"):
+            return Retry(ASK_AGAIN_S, "the API server does not answer")
         outcome = self._doors[action.verb](self, action)
         self.world.flush()
         return outcome
@@ -195,8 +227,8 @@ class SimulatedPlatform:
         work = self._work.get(action.key)
         if work and work.answer:
             return work.answer
-        if not node.ready and node.provider_status in ("stopped", "terminated"):
-            return Done(f"{node.name} is empty: its provider says {node.provider_status}")
+        if not node.ready and (said := self.provider_status(node.name)) in ("stopped", "terminated"):
+            return Done(f"{node.name} is empty: its provider says {said}")
         if not node.ready:
             return Started(ASK_AGAIN_S, f"{node.name} does not answer; its work cannot be confirmed gone")
         if not (node.mark == case and node.cordoned):
@@ -296,6 +328,8 @@ class SimulatedPlatform:
         if why or node is None:
             self.world.note("unguarded", action.place.node, key=action.key, why=why.replace(" ", "_"))
             return Unguarded(why)
+        if self.world.services.is_away("provider") and self.world.network.by_provider(action.verb):
+            return Retry(ASK_AGAIN_S, "the provider's API does not answer")
         if not self.world.network.reaches(action.verb, node):
             return Retry(ASK_AGAIN_S, f"{node.name} does not answer: {action.verb} cannot be delivered to it")
         if action.verb is Verb.REPLACE:

@@ -1,0 +1,68 @@
+"""etcd as it was yesterday: our records and the marks on node objects, taken at one moment and put back at another.
+
+Tests and storms call it. The world goes on as it is: machines were treated, jobs moved, people acted; only what the
+platform's own store held is old again. Versions go on growing, as after a restore with `--bump-revision`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.world import World
+
+
+class Restorable(Protocol):
+    """A store that can say all it holds, and take it back."""
+
+    def contents(self) -> Any: ...
+
+    def replace_contents(self, contents: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a node object carried."""
+
+    instance: str
+    mark: str
+    closed: bool
+    others: tuple[str, ...]
+    gate: bool
+    opted_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    taken_at: float
+    contents: Any
+    marks: dict[str, Marks]
+
+
+def take(world: World, store: Restorable) -> Backup:
+    marks = {n.name: _marks(n) for n in world.nodes.values() if n.present}
+    return Backup(world.now, store.contents(), marks)
+
+
+def _marks(n: SimNode) -> Marks:
+    return Marks(n.instance, n.mark, n.closed, tuple(n.others), n.gate, n.opted_out)
+
+
+def restore(world: World, store: Restorable, backup: Backup) -> None:
+    store.replace_contents(backup.contents)
+    world.note("etcd-restored", "", age=round(world.now - backup.taken_at))
+    for node in world.nodes.values():
+        if node.present:
+            _put_back(world, node, backup.marks.get(node.name))
+            world.touch(node)
+
+
+def _put_back(world: World, node: SimNode, old: Marks | None) -> None:
+    """A machine that yesterday's objects do not know registers anew, behind the gate that its kubelet brings."""
+    if old is None or old.instance != node.instance:
+        node.objects += 1
+        node.uid = world.factory.uid(node.name, node.objects)
+        old = Marks(node.instance, "", False, (), True, False)
+    node.mark, node.closed, node.others = old.mark, old.closed, list(old.others)
+    node.gate, node.opted_out = old.gate, old.opted_out

@@ -1,0 +1,126 @@
+"""The weather of a storm: what may befall a fleet beside sick hardware, each kind with its chance in one seed.
+
+sim/check.py draws from it. `BORNE` are the kinds that the brain bears today: `make test` and `sickbay sim check` draw
+those, and `--weather all` (or a list of kinds) draws what was asked. Whoever makes the brain bear a kind moves it
+into BORNE. Each kind has a stream of its own, so switching one on or off moves nothing else. Every kind ends with the
+calm. Nothing here may look at what the controller believes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from sickbay.errors import UserError
+from sickbay.sim import backup
+from sickbay.sim.backup import Backup, Restorable
+from sickbay.sim.world import World
+
+BORNE: frozenset[str] = frozenset()
+
+CUT_S = (120.0, 600.0, 7_200.0, 14_400.0)
+SHARES = (0.1, 0.4, 1.0)
+
+
+@dataclass(slots=True)
+class Sky:
+    """What an event may use. `rng` is the event's own stream."""
+
+    world: World
+    store: Restorable
+    rng: Random
+
+
+Event = Callable[[Sky], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    chance: float  # that a seed has it at all
+    most: int  # times at most, if it has
+    happens: Event
+
+
+def some_nodes(sky: Sky) -> tuple[list[str], bool]:
+    """A share of the fleet, or all that hangs on one rack, switch or zone; and whether it is a place."""
+    network, node = sky.world.network, sky.rng.choice(sorted(sky.world.nodes.values(), key=lambda n: n.name))
+    places = [network.rack(node.rack)]
+    places += [network.switch(node.switch)] if node.switch else []
+    places += [network.zone(node.zone)] if node.zone else []
+    names = sorted(sky.world.nodes)
+    share = sorted(sky.rng.sample(names, max(1, round(sky.rng.choice(SHARES) * len(names)))))
+    return (sky.rng.choice(places), True) if sky.rng.random() < 0.5 else (share, False)
+
+
+def cut(kind: str, sky: Sky) -> None:
+    names, place = some_nodes(sky)
+    sky.world.network.cut(names, kind, sky.rng.choice(CUT_S), stays=place)
+
+
+def cut_one_by_one(sky: Sky) -> None:
+    names, _ = some_nodes(sky)
+    sky.rng.shuffle(names)
+    kind, every_s = sky.rng.choice(("control", "both", "power")), sky.rng.choice((60.0, 600.0, 1_800.0))
+    sky.world.network.cut_one_by_one(names, kind, every_s, sky.rng.choice(CUT_S))
+
+
+def away(service: str, sky: Sky) -> None:
+    sky.world.services.fail(service, sky.rng.choice((60.0, 600.0, 3_600.0)))
+
+
+def etcd_restored(sky: Sky) -> None:
+    """Somebody takes a backup, and some hours later puts it back."""
+    kept: Backup = backup.take(sky.world, sky.store)
+    sky.world.after(sky.rng.uniform(600.0, 14_400.0), lambda: backup.restore(sky.world, sky.store, kept))
+
+
+WEATHER: Mapping[str, Kind] = {
+    "cut-control": Kind(0.3, 2, partial(cut, "control")),
+    "cut-data": Kind(0.2, 2, partial(cut, "data")),
+    "cut-both": Kind(0.2, 2, partial(cut, "both")),
+    "cut-power": Kind(0.2, 2, partial(cut, "power")),
+    "cut-one-by-one": Kind(0.15, 1, cut_one_by_one),
+    "api-away": Kind(0.2, 2, partial(away, "api")),
+    "provider-away": Kind(0.2, 2, partial(away, "provider")),
+    "registry-away": Kind(0.2, 2, partial(away, "registry")),
+    "manager-dead": Kind(0.15, 1, partial(away, "manager")),
+    "etcd-restored": Kind(0.1, 1, etcd_restored),
+}
+
+
+def asked(words: str) -> frozenset[str]:
+    """`borne`, `all`, `none`, or kinds with commas between them."""
+    if words in ("borne", "all", "none"):
+        return {"borne": BORNE, "all": frozenset(WEATHER), "none": frozenset[str]()}[words]
+    kinds = frozenset(word.strip() for word in words.split(",") if word.strip())
+    if unknown := sorted(kinds - set(WEATHER)):
+        known = ", ".join(WEATHER)
+        raise UserError(f"--weather {', '.join(unknown)}: no such kind; known are borne, all, none, {known}")
+    return kinds
+
+
+def brew(world: World, store: Restorable, kinds: Collection[str], until: float) -> list[str]:
+    """Draw what this seed has of these kinds, and let it happen in time. Returns the kinds drawn."""
+    drawn = []
+    for name, kind in WEATHER.items():
+        rng = Random(f"{world.seed}/weather/{name}")
+        if name not in kinds or rng.random() >= kind.chance:
+            continue
+        drawn.append(name)
+        sky = Sky(world, store, rng)
+        for _ in range(rng.randint(1, kind.most)):
+            world.at(rng.uniform(world.now + 600.0, until), partial(_strikes, kind, sky, until))
+    return drawn
+
+
+def _strikes(kind: Kind, sky: Sky, until: float) -> None:
+    if sky.world.now < until:
+        kind.happens(sky)
+
+
+def calm(world: World) -> None:
+    """Whatever was away is back, whatever was cut is mended."""
+    world.network.mend_all()
+    world.services.all_back()

@@ -1,0 +1,66 @@
+"""The weather of a storm: each kind can be switched on alone, moves nothing else, and ends with the calm."""
+
+from __future__ import annotations
+
+import pytest
+
+from sickbay.errors import UserError
+from sickbay.sim import storm
+from sickbay.sim.check import play
+from sickbay.sim.world import World
+from sickbay.stores.memory import MemoryStore
+
+HOUR = 3600.0
+SEEDS = range(40)
+
+
+def brewed(seed: int, kinds: set[str]) -> tuple[World, list[str]]:
+    world = World(seed, 12, rack_size=4)
+    return world, storm.brew(world, MemoryStore(), kinds, world.now + 8 * HOUR)
+
+
+@pytest.mark.parametrize("kind", sorted(storm.WEATHER))
+def test_every_kind_is_drawn_by_some_seeds_and_not_by_all(kind: str) -> None:
+    drawn = sum(bool(brewed(seed, {kind})[1]) for seed in SEEDS)
+    assert 0 < drawn < len(SEEDS)
+
+
+@pytest.mark.parametrize("kind", sorted(storm.WEATHER))
+def test_after_the_calm_nothing_is_away_and_nobody_is_cut_off(kind: str) -> None:
+    for seed in SEEDS:
+        world, drawn = brewed(seed, {kind})
+        if drawn:
+            world.run_for(8 * HOUR)
+            storm.calm(world)
+            world.run_for(2 * HOUR)
+            assert not [n.name for n in world.nodes.values() if n.cuts or not n.ready]
+            assert not [name for name in ("api", "provider", "registry", "manager") if world.services.is_away(name)]
+            return
+
+
+def test_switching_one_kind_on_moves_no_other() -> None:
+    def cuts(kinds: set[str]) -> list[str]:
+        world, _ = brewed(seed, kinds)
+        world.run_for(10 * HOUR)
+        return [f.line() for f in world.log if f.kind == "cut"]
+
+    seed = next(s for s in SEEDS if len(brewed(s, {"cut-control", "provider-away"})[1]) == 2)
+    assert cuts({"cut-control"}) == cuts({"cut-control", "provider-away"}) != []
+
+
+def test_weather_is_asked_for_by_name_and_a_wrong_name_is_refused_in_words() -> None:
+    assert storm.asked("borne") == storm.BORNE
+    assert storm.asked("all") == frozenset(storm.WEATHER)
+    assert storm.asked("none") == frozenset()
+    assert storm.asked("cut-data, api-away") == {"cut-data", "api-away"}
+    with pytest.raises(UserError, match="no such kind; known are"):
+        storm.asked("hail")
+
+
+def test_what_is_borne_is_a_kind_of_weather() -> None:
+    assert set(storm.WEATHER) >= storm.BORNE
+
+
+def test_the_same_seed_and_weather_give_the_same_trace() -> None:
+    one, two = play(5, frozenset(storm.WEATHER)), play(5, frozenset(storm.WEATHER))
+    assert one.digest == two.digest != play(5, frozenset()).digest
