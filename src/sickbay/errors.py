@@ -7,6 +7,7 @@ SickbayError
  - StoreError
     - StaleWrite    somebody else moved the record, or a newer leader owns it: drop the decision, look again
     - AlreadyExists create-if-absent found one
+    - Unreadable    the record is there, damaged or newer than we are: leave it, and what it is about, alone
     - NotNow        it did not answer or has too much to do; whether a write arrived is not known
  - ApiError         a Kubernetes API server said no (status, reason, its words)
     - Unreachable   it did not answer; whether a write arrived is not known
@@ -44,6 +45,10 @@ class StaleWrite(StoreError):
 
 
 class AlreadyExists(StoreError):
+    pass
+
+
+class Unreadable(StoreError):
     pass
 
 

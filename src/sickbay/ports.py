@@ -122,12 +122,31 @@ class Stored(Generic[T_co]):
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A live record that is there and cannot be read: damaged, or written by a newer Sickbay."""
+
+    kind: type[Value]
+    key: str  # "" where not even that can be told
+    where: str  # the file or object, as a person would look for it
+    why: str
+    removal: str  # what a person types to be rid of it; "" where there is no such thing
+    epoch: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.__name__} {self.key}".strip()
+
+
 class Store(Protocol):
     """Keyed records, each compare-and-set. Key: Case.id, Recovery.job, NodeRecord.node, Part.serial, Command.id,
     Pause.scope; the Ledger is one. Every record carries `cluster`; a store serves one cluster.
 
     Writes by a controller carry its leader epoch: a lower epoch than the stored record's is StaleWrite, and so is a
     version other than `expect`. People's records (Command, Pause) carry epoch 0 and are exempt.
+
+    A record that cannot be read stops nobody else's: `list` and `history` leave it out, `unread` names it, `get` and
+    every write to its key raise Unreadable and change nothing. Only `delete`, a person's word, removes it.
     """
 
     @property
@@ -141,7 +160,11 @@ class Store(Protocol):
     def get(self, kind: type[V], key: str) -> Stored[V] | None: ...
 
     def list(self, kind: type[V]) -> list[Stored[V]]:
-        """Live records of a kind, ordered by key."""
+        """Live records of a kind that can be read, ordered by key."""
+
+    def unread(self) -> Sequence[Unread]:
+        """Live records of every kind that cannot be read just now; what was mended or removed is not among them. Cheap
+        enough for every pass that found another token."""
 
     def create(self, value: Value, epoch: int = 0) -> int:
         """Create-if-absent, returns the version; AlreadyExists if there is one (for a Case also in the archive)."""

@@ -110,10 +110,14 @@ def _newer_refused(kind: type[T], value: T) -> T:
 
 def _check_schema(kind: type[Any], schema: object) -> None:
     if isinstance(schema, int) and schema > SCHEMA:
-        raise StoreError(
-            f"this {kind.__name__} was written by a newer Sickbay (schema {schema}; this one reads up to {SCHEMA}): "
-            "run the newer version, or point this one at another store"
-        )
+        raise StoreError(newer(kind, schema))
+
+
+def newer(kind: type[Any], schema: int) -> str:
+    return (
+        f"this {kind.__name__} was written by a newer Sickbay (schema {schema}; this one reads up to {SCHEMA}): "
+        "run the newer version, or point this one at another store"
+    )
 
 
 def _unreadable(kind: type[Any], data: bytes | str, error: Exception) -> StoreError:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from sickbay.catalog import Catalog
+from sickbay.controller import hands_off
 from sickbay.controller.asking import Asking
 from sickbay.controller.dispatch import UNREAD_S
 from sickbay.controller.heartbeats import Heartbeats
@@ -116,6 +117,9 @@ class Desk(Asking):
         self, name: str, now: Now, *, granted: bool = False, refusal: admission.Refusal | None = None
     ) -> Case | None:
         view = self._view
+        if view.is_off(name):
+            self._monitor_findings.pop(name, None)
+            return None
         node, stored = view.nodes.get(name), view.cases.get(name)
         case = stored.value if stored else None
         key, outcome = self._answers.pop(name, ("", None))
@@ -223,10 +227,18 @@ class Desk(Asking):
         """A seat given back may stay on record for a while: the next leader sweeps by the same cases."""
         if self._seats_stale:
             self._seats_stale = False
-            swept = admission.sweep(self._ledger, {c.id: c for c in self._view.open_cases()})
-            if swept is not self._ledger:
+            swept = self._swept()
+            if swept != self._ledger:
                 self._records.put_ledger(swept, patience=keeping.LATER_S)
                 self._look_again()
+
+    def _swept(self) -> Ledger:
+        """A case that cannot be read keeps its seat: its node may well be out."""
+        swept = admission.sweep(self._ledger, {c.id: c for c in self._view.open_cases()})
+        if not self._view.off.cases:
+            return swept
+        kept = (s for s in self._ledger.seats if s in swept.seats or s.case in self._view.off.cases)
+        return replace(swept, seats=tuple(kept))
 
     def _look_again(self) -> None:
         """A seat came free: refusals are looked at again at once."""
@@ -239,6 +251,8 @@ class Desk(Asking):
         requests, refused, self._unread = [], {}, None
         for name in self._wants:
             case = self._view.cases[name].value
+            if self._view.is_off(name):
+                continue
             if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
                 continue
             policy = self._settings.policy_for(case.pool)
@@ -289,6 +303,7 @@ class Desk(Asking):
     def _tell_full(self, ledger: Ledger, refused: dict[str, admission.Refusal], now: Now) -> Ledger:
         """One notice per full limit and hour, naming the nodes to release; and one about silent instruments."""
         fresh = list(self._monitor.tell_silence(now, self._told_keys))
+        fresh += hands_off.notices(self._view.off, self._told_keys, now.wall)
         for case_id, refusal in sorted(refused.items()):
             key = f"full/{refusal.full}/{int(now.watch // 3600)}"
             if refusal.full and key not in self._told_keys:
@@ -311,6 +326,8 @@ class Desk(Asking):
             if command.id in known:
                 continue
             name = by_id.get(command.target) or (command.target if command.target in self._view.nodes else "")
+            if command.target in self._view.off.cases or self._view.is_off(name or command.target):
+                continue  # it waits with the record it is about
             if not name:
                 self._records.consume((command.id,))
                 continue
@@ -358,7 +375,7 @@ class Desk(Asking):
         self._view.touch_node(owner)
 
     def _may_ask(self, owner: str) -> bool:
-        return not machine.is_frozen(self._view.cases[owner].value)
+        return not machine.is_frozen(self._view.cases[owner].value) and not self._view.is_off(owner)
 
     def _say(self, owner: str) -> None:
         case, record = self._view.cases.get(owner), self._view.records.get(owner)

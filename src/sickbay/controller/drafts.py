@@ -16,7 +16,7 @@ from time import sleep
 from typing import Any, TypeVar
 
 from sickbay.core.keeping import NOW
-from sickbay.errors import AlreadyExists, NotNow, StaleWrite
+from sickbay.errors import AlreadyExists, NotNow, StaleWrite, Unreadable
 from sickbay.model import Case, Ledger, NodeRecord, Recovery
 from sickbay.ports import Store
 
@@ -114,6 +114,8 @@ class Writers:
                 return draft.write(self._store, epoch)
             except (StaleWrite, AlreadyExists):
                 return self._ours(draft, epoch) if tries > 1 else None
+            except Unreadable:  # what is there now is for a person
+                return None
 
         return patiently(write)
 
@@ -123,7 +125,10 @@ class Writers:
         if draft.ended or (draft.version is None and draft.consumes):
             return None
         kind: type[Any] = type(draft.value)
-        stored = self._store.get(kind, draft.key)
+        try:
+            stored = self._store.get(kind, draft.key)
+        except Unreadable:
+            return None
         return stored.version if stored is not None and (stored.value, stored.epoch) == (draft.value, epoch) else None
 
     def close(self) -> None:

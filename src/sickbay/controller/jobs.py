@@ -59,7 +59,7 @@ class JobDesk(Asking):
 
     def _decide(self, job_id: str, now: Now, tell: TellSuspects) -> None:
         job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)
-        if job is None and stored is None:
+        if (job is None and stored is None) or job_id in self._view.off.jobs:
             return
         if job and stored and job_id not in self._answers and progress.only_progressed(stored.value, job):
             fresh = progress.progressed(stored.value, job, now)  # kept in memory: the store hears of transitions
@@ -169,6 +169,8 @@ class JobDesk(Asking):
 
     def _is_good(self, name: str, pools: set[str], now: Now) -> bool:
         node, known = self._view.nodes[name], self._view.records.get(name)
+        if self._view.is_off(name):
+            return False
         if node.pool not in pools or name in self._view.cases or self._view.paused(node, name, now.wall):
             return False
         if name in self._view.silent or any(f.status.value == "UNKNOWN" for f in node.findings):
@@ -221,14 +223,18 @@ class JobDesk(Asking):
     def misplaced(self, job: str) -> str:
         """A node that got a case after it was chosen is not used."""
         stored = self._view.recoveries.get(job)
-        sick = [n for n in (stored.value.nodes if stored else ()) if n in self._view.cases]
-        return f"{sick[0]} has an open case now" if sick else ""
+        nodes = stored.value.nodes if stored else ()
+        sick = [n for n in nodes if n in self._view.cases]
+        if sick:
+            return f"{sick[0]} has an open case now"
+        off = [n for n in nodes if self._view.is_off(n)]
+        return f"{off[0]} is left alone: a record about it cannot be read" if off else ""
 
     def _touch(self, owner: str) -> None:
         self._view.touch_job(owner)
 
     def _may_ask(self, owner: str) -> bool:
-        return owner not in self._frozen
+        return owner not in self._frozen and owner not in self._view.off.jobs
 
     def _say(self, owner: str) -> None:
         stored = self._view.recoveries.get(owner)

@@ -162,10 +162,11 @@ class Controller:
                     self._news.discard(item.node.name)
 
     def _read_people(self) -> None:
-        token = self.records.store.token()
-        if token == self._token:
+        token, mono = self.records.store.token(), self._clock.monotonic()
+        if token == self._token and not self.records.wants_a_look(mono):
             return
         self._token = token
+        self.records.read_unread(mono)
         commands = self.records.read_people()
         if commands:
             self._desk.take_commands(commands)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from sickbay.controller.accounts import Accounts
 from sickbay.errors import AlreadyExists, SickbayError, StaleWrite
 from sickbay.model import Action, Case, Change, Done, Failed, Fleet, Node, Notice, Outcome, Recovery
-from sickbay.ports import Notifier, Platform, Store, Stored, V, Value
+from sickbay.ports import Notifier, Platform, Store, Stored, Unread, V, Value
 
 T = TypeVar("T")
 
@@ -30,6 +30,9 @@ class MeteredStore:
         found = self._counted(lambda: self._inner.list(kind))
         self._accounts.know(stored.value for stored in found)
         return found
+
+    def unread(self) -> Sequence[Unread]:
+        return self._counted(self._inner.unread)
 
     def create(self, value: Value, epoch: int = 0) -> int:
         version = self._counted(lambda: self._inner.create(value, epoch))

@@ -64,6 +64,8 @@ class Monitor:
                 self._view.touch_node(name)
 
     def _is_known(self, cause: causes.Cause) -> bool:
+        if cause.factor in self._view.off.nodes:
+            return True  # it may be what the case says that nobody can read
         stored = self._view.cases.get(cause.factor)
         return stored is not None and any(d.fault == cause.fault for d in stored.value.diagnoses)
 

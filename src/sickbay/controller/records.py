@@ -1,21 +1,26 @@
 """Reading and writing the store for one leader: versions, the epoch, and what a stale write means.
 
 Called by controller/loop.py. What a pass puts is seen in the view at once and written by `flush` at its end, see
-drafts.py. A stale write is dropped and the record read again; NotLeader if a newer leader wrote the Ledger.
+drafts.py. A stale write is dropped and the record read again; NotLeader if a newer leader wrote the Ledger. What cannot
+be read is never written over, and what it is about is left alone (controller/hands_off.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
 from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
+from sickbay.controller.hands_off import LOOK_AGAIN_S, hands_off
 from sickbay.controller.view import View
 from sickbay.core.keeping import NOW
-from sickbay.errors import NotLeader
+from sickbay.errors import NotLeader, Unreadable
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Store, Stored
+
+log = logging.getLogger(__name__)
 
 S = TypeVar("S", NodeRecord, Case, Recovery)
 LEDGER = ("Ledger", "ledger")
@@ -28,6 +33,7 @@ class Records:
         self.epoch = 0
         self.ledger = Ledger(cluster=cluster)
         self._ledger_version = 0
+        self._looked = 0.0  # monotonic: when we last asked what cannot be read
         self._writers = Writers(store)
         self._drafts: dict[tuple[str, str], Draft] = {}  # by kind and key, in the order of their first put
         self.reread: set[str] = set()  # whose decision of this pass was dropped
@@ -36,8 +42,11 @@ class Records:
 
     def take_over(self) -> None:
         """Become the newest epoch, then stamp every open record with it, so that an older leader's writes bounce."""
-        stored = self.store.get(Ledger, "ledger")
-        if stored is None:
+        self._view.off = hands_off(self.store.unread())
+        stored = None if self._view.off.ledger else self.store.get(Ledger, "ledger")
+        if self._view.off.ledger:
+            self._do_without_ledger()
+        elif stored is None:
             self._ledger_version = self.store.create(Ledger(cluster=self.cluster, epoch=1), 1)
             self.epoch, self.ledger = 1, Ledger(cluster=self.cluster, epoch=1)
         else:
@@ -45,6 +54,14 @@ class Records:
             self.ledger = replace(stored.value, epoch=self.epoch)
             self._ledger_version = self.store.commit(self.ledger, stored.version, self.epoch)
         self._load()
+
+    def _do_without_ledger(self) -> None:
+        """It says who leads and who holds which place. The lead's lock still says the first; for the second, hands are
+        off the fleet until it can be read. Times of the records go on from the latest they know."""
+        last = max(one.epoch for one in self._view.off.unread if one.kind is Ledger)
+        self.epoch = last + 1
+        watched = max((stored.value.entered for stored in self.store.list(Case)), default=0.0)
+        self.ledger = Ledger(cluster=self.cluster, epoch=self.epoch, watch_time=watched)
 
     def _load(self) -> None:
         view = self._view
@@ -78,11 +95,55 @@ class Records:
 
     def read_people(self) -> list[Command]:
         """Pauses and commands as they stand now."""
-        self._view.pauses = {p.value.scope: p.value for p in patiently(lambda: self.store.list(Pause))}
+        pauses = {p.value.scope: p.value for p in patiently(lambda: self.store.list(Pause))}
+        self._view.pauses = pauses | self._view.off.pauses()
         return [c.value for c in patiently(lambda: self.store.list(Command))]
 
+    # -- what cannot be read
+
+    def wants_a_look(self, mono: float) -> bool:
+        """Is it time to see whether somebody has mended what could not be read?"""
+        return bool(self._view.off.unread) and mono - self._looked >= LOOK_AGAIN_S
+
+    def read_unread(self, mono: float) -> None:
+        """Whom to leave alone from now on; what can be read again is taken up."""
+        self._looked = mono
+        self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        view, found = self._view, tuple(patiently(self.store.unread))
+        if found == view.off.unread:
+            return
+        before, view.off = view.off, hands_off(found)
+        for one in set(found) - set(before.unread):
+            log.warning("unreadable record=%r where=%r why=%r", one.name, one.where, one.why)
+        if before.ledger != view.off.ledger:
+            raise NotLeader(f"the Ledger can{'not be read any more' if view.off.ledger else ' be read again'}")
+        self._drafts = {name: draft for name, draft in self._drafts.items() if not self._is_left_alone(draft)}
+        for name in before.nodes.keys() - view.off.nodes.keys():
+            self._reload_node(name)
+        for job in before.jobs.keys() - view.off.jobs.keys():
+            self._reload_job(job)
+        if before.parts.keys() != view.off.parts.keys():
+            self._reload_parts(before.parts.keys() - view.off.parts.keys())
+
+    def _is_left_alone(self, draft: Draft) -> bool:
+        off = self._view.off.jobs if isinstance(draft.value, Recovery) else self._view.off.nodes
+        return draft.owner in off
+
+    def _reload_parts(self, mended: Set[str]) -> None:
+        self.read_parts()
+        for node in self._view.nodes.values():
+            if any(gpu.serial in mended for gpu in node.gpus):
+                self._view.touch_node(node.name)
+
     def still_leads(self) -> None:
-        stored = patiently(lambda: self.store.get(Ledger, "ledger"))
+        if self._view.off.ledger:
+            return  # the lock says who leads
+        try:
+            stored = patiently(lambda: self.store.get(Ledger, "ledger"))
+        except Unreadable as error:
+            raise NotLeader(f"the Ledger cannot be read any more: {error}") from error
         if stored is None or stored.epoch > self.epoch:
             raise NotLeader("a newer controller has taken the lead")
 
@@ -90,7 +151,8 @@ class Records:
 
     def put_ledger(self, ledger: Ledger, *, patience: float = NOW) -> None:
         self.ledger = ledger
-        self._draft(ledger, LEDGER[1], self._ledger_version, patience=patience)
+        if not self._view.off.ledger:
+            self._draft(ledger, LEDGER[1], self._ledger_version, patience=patience)
 
     def put_record(self, record: NodeRecord, *, patience: float = NOW) -> None:
         """With the node's open case if there is one, so that both are one write; by itself when there is none."""
@@ -132,7 +194,10 @@ class Records:
         name, patience = (type(value).__name__, key), patience if self.store.frugal else NOW
         draft = self._drafts.get(name)
         if draft is None:
-            draft = self._drafts[name] = Draft(value, version, patience=patience)
+            draft = Draft(value, version, patience=patience)
+            if self._is_left_alone(draft):
+                return
+            self._drafts[name] = draft
         draft.value, draft.ended = value, ended
         draft.consumes = (*draft.consumes, *consumes)
         draft.first.extend((first,) if first else ())
@@ -179,6 +244,7 @@ class Records:
         """Somebody else moved it: nothing that was decided with it may be written. No seat is known: no case moves."""
         value = draft.value
         self.still_leads()
+        self._leave_alone()
         if isinstance(value, Ledger):
             stored = self.store.get(Ledger, "ledger")
             assert stored is not None
@@ -198,7 +264,10 @@ class Records:
 
     def put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
         """Written at once. The same case may say it again: it counts once."""
-        patiently(lambda: self._put_part(serial, node, case, condemned))
+        try:
+            patiently(lambda: self._put_part(serial, node, case, condemned))
+        except Unreadable as error:
+            log.warning("part=%s case=%s is not noted: %s", serial, case, error)
 
     def _put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
         stored = self.store.get(Part, serial)
@@ -225,6 +294,8 @@ class Records:
 
     def _reload_node(self, name: str) -> None:
         view = self._view
+        if name in view.off.nodes:
+            return  # what we know stays as it is, and nothing is decided by it
         known = view.records.pop(name, None)
         record = self.store.get(NodeRecord, name)
         if record is not None:
@@ -247,6 +318,8 @@ class Records:
             self._view.records[name] = Stored(replace(record, last_n=last_n), version, self.epoch)
 
     def _reload_job(self, job: str) -> None:
+        if job in self._view.off.jobs:
+            return
         self._view.recoveries.pop(job, None)
         stored = self.store.get(Recovery, job)
         if stored is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
 
+from sickbay.controller.hands_off import HandsOff
 from sickbay.core.admit import Counts
 from sickbay.model import (
     Case,
@@ -41,6 +42,7 @@ class View:
         self.recoveries: dict[str, Stored[Recovery]] = {}
         self.condemned: frozenset[str] = frozenset()
         self.pauses: dict[str, Pause] = {}
+        self.off = HandsOff()  # whom a record that cannot be read is about
         self.free: set[str] = set()  # ready, open for work, nothing on them
         self.members: dict[str, int] = defaultdict(int)  # nodes per factor and per scope
         self.down: dict[str, set[str]] = defaultdict(set)
@@ -231,6 +233,10 @@ class View:
         """Nodes that are open for work and have so many GPUs that nobody holds, whatever else lives on them."""
         roomy = (n for n in self.nodes.values() if n.gpus_allocatable - n.gpus_taken >= gpus)
         return {n.name for n in roomy if not n.gone and not _is_unavailable(n)}
+
+    def is_off(self, name: str) -> bool:
+        """May something that nobody can read be about this node?"""
+        return bool(self.off.unread) and self.off.of_node(name, self.nodes.get(name)) is not None
 
     def active_pauses(self, wall: float) -> frozenset[str]:
         """Scopes on which hands are off now."""

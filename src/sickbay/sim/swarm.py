@@ -25,7 +25,7 @@ from sickbay.model import (
     Recovery,
     Retry,
 )
-from sickbay.ports import Platform, Store, Stored, V, Value
+from sickbay.ports import Platform, Store, Stored, Unread, V, Value
 from sickbay.sim.world import World
 
 
@@ -174,6 +174,9 @@ class SwarmStore:
 
     def list(self, kind: type[V]) -> list[Stored[V]]:
         return self._reached().list(kind)
+
+    def unread(self) -> Sequence[Unread]:
+        return self._store.unread()
 
     def create(self, value: Value, epoch: int = 0) -> int:
         version = self._reached().create(value, epoch)

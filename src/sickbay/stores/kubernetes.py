@@ -20,20 +20,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, cast
 
-from sickbay import wire
-from sickbay.errors import ApiError, NotNow, StaleWrite, StoreError
+from sickbay.errors import ApiError, NotNow, StaleWrite, StoreError, Unreadable
 from sickbay.kube import names
 from sickbay.kube.api import Api, decode
 from sickbay.kube.watch import Gone, Put, Reflector, Synced
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Recovery
-from sickbay.ports import Stored, V, Value
+from sickbay.ports import Stored, Unread, V, Value
 from sickbay.stores import records
-from sickbay.stores.kubernetes_answers import Deleted, explained, is_object, key_in
-from sickbay.stores.kubernetes_cache import FOR_EVER, Cache, seen_of
+from sickbay.stores.kubernetes_answers import Deleted, explained, is_object
+from sickbay.stores.kubernetes_cache import FOR_EVER, Cache, Where, seen_of
 from sickbay.stores.kubernetes_objects import (
     CONSUMED,
     ENDED,
@@ -44,8 +43,10 @@ from sickbay.stores.kubernetes_objects import (
     Object,
     body,
     fits_label,
+    key_in,
     name_of,
     stored_in,
+    unread_in,
 )  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,8 @@ class KubernetesStore:
         self._watches: dict[type[Any], Reflector[Any]] = {}
         self._lock = threading.Lock()
         self._asked: dict[type[Any], float] = {}  # monotonic: when people's records were last read from the server
+        self._unread: dict[Where, Unread] = {}
+        self._listed: set[type[Any]] = set()  # kinds that were read whole at least once
         self._doomed: set[str] = set()  # commands that were consumed and could not be deleted yet
         self._closed = False
 
@@ -98,6 +101,20 @@ class KubernetesStore:
             if kind is Command and found:
                 found = self._not_consumed(found)
         return sorted(found, key=lambda stored: records.key_of(stored.value))
+
+    def unread(self) -> Sequence[Unread]:
+        """What a list or a watch has met, and what others wrote since: a watch seldom tells more than that they did."""
+        self._open()
+        with self._plain_words("the records that cannot be read"):
+            for kind in KINDS.keys() - self._listed:
+                self._read_live(kind)
+            for kind, name in (*self._cache.untried(), *self._unread):
+                found = self._api.find(self._path(kind, name), Object)
+                if found is None or found.is_ended:
+                    self._unread.pop((kind, name), None)
+                else:
+                    self._try(kind, found)
+        return sorted(self._unread.values(), key=lambda one: one.name)
 
     def history(
         self, kind: type[V], *, node: str = "", fault: str = "", since: float = 0.0, limit: int = 100
@@ -223,10 +240,24 @@ class KubernetesStore:
         return meta.version
 
     def _take_in(self, kind: type[Any], found: Object) -> Stored[Any]:
-        stored = stored_in(kind, found)
-        kept = stored if kind in records.PEOPLE else None
-        self._cache.learn(kind, found.metadata.name, seen_of(found.metadata, found.epoch, found.consumed, kept))
-        return stored
+        """Unreadable: then it is remembered as that, and what it said before is not true any more."""
+        where, stored = (kind, found.metadata.name), None
+        try:
+            stored = stored_in(kind, found)
+            self._unread.pop(where, None)
+            return stored
+        except Unreadable as error:
+            self._unread[where] = unread_in(kind, found, self.namespace, str(error))
+            raise
+        finally:
+            kept = stored if kind in records.PEOPLE else None
+            self._cache.learn(*where, seen_of(found.metadata, found.epoch, found.consumed, kept))
+
+    def _try(self, kind: type[Any], found: Object) -> Stored[Any] | None:
+        try:
+            return self._take_in(kind, found)
+        except Unreadable:
+            return None
 
     # -- a name that is taken
 
@@ -251,7 +282,7 @@ class KubernetesStore:
         recognises by the version it is of."""
         version, name = ended.metadata.version, ended.metadata.name
         aside = f"{name[: names.LONGEST_NAME - 21]}-{version}"
-        was = wire.decode(Recovery, bytes(ended.record))
+        was = stored_in(Recovery, ended).value
         copy = body(was, ended.epoch, name=aside, ended=ended.ended, of=version, consumed=tuple(ended.consumed or ()))
         try:
             self._api.create(self._path(Recovery), copy, Glimpse)
@@ -276,8 +307,11 @@ class KubernetesStore:
         for page, meta in self._api.pages(self._path(kind), Object, **params):
             version = int(meta.resource_version or 0)
             there.update(one.metadata.name for one in page)
-            found += [self._take_in(kind, one) for one in page]
+            found += [stored for one in page if (stored := self._try(kind, one)) is not None]
         self._cache.bury_missing(kind, there, version)
+        self._listed.add(kind)
+        for where in [where for where in self._unread if where[0] is kind and where[1] not in there]:
+            del self._unread[where]
         return found
 
     def _people(self, kind: type[Any]) -> Rows:
@@ -302,11 +336,17 @@ class KubernetesStore:
             whole.add(order)
             if len(best) == limit and order <= best[0][0]:
                 continue
-            value = stored_in(kind, found).value
+            value = self._archived(kind, found)
+            if value is None:
+                continue
             if (node and node not in records.nodes_of(value)) or (fault and fault not in records.faults_of(value)):
                 continue
             (heapq.heappushpop if len(best) == limit else heapq.heappush)(best, (order, next(rank), value))
         return [value for _, _, value in sorted(best, reverse=True)]
+
+    def _archived(self, kind: type[Any], found: Object) -> Any:
+        with suppress(Unreadable):
+            return stored_in(kind, found).value
 
     def _ended(self, kind: type[Any], selector: str) -> Iterator[Object]:
         for page, _ in self._api.pages(self._path(kind), Object, labelSelector=selector):
@@ -383,9 +423,10 @@ class KubernetesStore:
 
     def _hear(self, kind: type[Any], found: Object | Glimpse) -> None:
         if isinstance(found, Object):
-            self._take_in(kind, found)
+            self._try(kind, found)
         else:
-            self._cache.learn(kind, found.metadata.name, seen_of(found.metadata, found.epoch, found.consumed))
+            seen = seen_of(found.metadata, found.epoch, found.consumed)
+            self._cache.learn(kind, found.metadata.name, seen, tried=False)
 
     # -- words
 

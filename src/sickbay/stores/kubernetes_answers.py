@@ -1,4 +1,4 @@
-"""What an API server's answers mean to the store: deletions, keys that people wrote by hand, refusals in plain words.
+"""What an API server's answers mean to the store: deletions, and refusals in plain words.
 
 Called by stores/kubernetes.py. It must never do IO.
 """
@@ -11,10 +11,7 @@ import msgspec
 
 from sickbay.errors import ApiError
 from sickbay.kube import names
-from sickbay.kube.api import decode
-from sickbay.model import Command
-from sickbay.stores import records
-from sickbay.stores.kubernetes_objects import KINDS, Object
+from sickbay.stores.kubernetes_objects import KINDS
 
 
 class _Details(msgspec.Struct):
@@ -23,20 +20,6 @@ class _Details(msgspec.Struct):
 
 class Deleted(msgspec.Struct):
     details: _Details = msgspec.field(default_factory=_Details)
-
-
-class _Keyed(msgspec.Struct):
-    """The field that is the key, of the two kinds that people may write by hand."""
-
-    id: str = ""
-    scope: str = ""
-
-
-def key_in(kind: type[Any], found: Object) -> str:
-    if found.key or kind not in records.PEOPLE:
-        return found.key
-    inside = decode(_Keyed, bytes(found.record))
-    return inside.id if kind is Command else inside.scope
 
 
 def is_object(error: ApiError, kind: type[Any]) -> bool:

@@ -39,6 +39,7 @@ class Cache:
         self._seen: dict[Where, Seen] = {}
         self._people: dict[type[Any], dict[str, Stored[Any]]] = {}
         self._tombs: OrderedDict[Where, tuple[str, int]] = OrderedDict()  # (uid, version): older news of it is no news
+        self._untried: set[Where] = set()  # written by somebody else, and nobody has read what it says
         self._token = 0
 
     @property
@@ -48,10 +49,13 @@ class Cache:
     def look(self, kind: type[Value], name: str) -> Seen | None:
         return self._seen.get((kind, name))
 
-    def learn(self, kind: type[Value], name: str, seen: Seen) -> None:
-        """Somebody's write, heard for the first time; an echo or older news changes nothing."""
+    def learn(self, kind: type[Value], name: str, seen: Seen, *, tried: bool = True) -> None:
+        """Somebody's write, heard for the first time; an echo or older news changes nothing. `tried`: what it says was
+        read, or written, by us."""
         where = (kind, name)
         with self._lock:
+            if tried:
+                self._untried.discard(where)
             known = self._seen.get(where)
             if known is not None and known.version >= seen.version:
                 return
@@ -59,8 +63,12 @@ class Cache:
             if uid == seen.uid and seen.version <= version:
                 return
             self._seen[where] = seen
+            if not tried:
+                self._untried.add(where)
             if seen.stored is not None:
                 self._people.setdefault(kind, {})[name] = seen.stored
+            else:
+                self._people.get(kind, {}).pop(name, None)  # it cannot be read any more
             self._token += 1
 
     def settle(self, kind: type[Value], name: str, version: int, consumed: Sequence[str]) -> None:
@@ -86,6 +94,7 @@ class Cache:
             while len(self._tombs) > MOST_TOMBS:
                 self._tombs.popitem(last=False)
             self._seen.pop(where, None)
+            self._untried.discard(where)
             self._people.get(kind, {}).pop(name, None)
             self._token += 1
 
@@ -95,6 +104,10 @@ class Cache:
             missing = [(name, seen) for (of, name), seen in self._seen.items() if of is kind and name not in there]
         for name, seen in missing:
             self.bury(kind, name, seen.uid, version)
+
+    def untried(self) -> list[Where]:
+        with self._lock:
+            return list(self._untried)
 
     def people(self, kind: type[Value]) -> list[Stored[Any]]:
         with self._lock:

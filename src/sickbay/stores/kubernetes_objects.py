@@ -16,12 +16,12 @@ from typing import Any, cast
 import msgspec
 
 from sickbay import wire
-from sickbay.errors import StoreError
+from sickbay.errors import Unreadable
 from sickbay.kube import names
 from sickbay.kube.names import GROUP, VERSION
 from sickbay.kube.objects import Meta, Shape
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
-from sickbay.ports import Stored, Value
+from sickbay.ports import Stored, Unread, Value
 from sickbay.stores import records
 
 ENDED, CONSUMED, NODE = f"{GROUP}/ended", f"{GROUP}/consumed", f"{GROUP}/node"  # labels
@@ -118,10 +118,36 @@ def _empty(kind: Any) -> Mapping[str, bytes]:
 
 
 def stored_in(kind: type[Any], found: Object) -> Stored[Any]:
+    """Unreadable, with the object's name, if what it says cannot be read."""
     try:
-        return Stored(wire.decode(kind, bytes(found.record)), found.metadata.version, found.epoch)
-    except StoreError as error:
-        raise StoreError(f"{KINDS[kind].plural}/{found.metadata.name}: {error}") from error
+        key = "" if kind in records.PEOPLE else found.key  # people may apply theirs without one
+        return Stored(records.read(kind, key, bytes(found.record)), found.metadata.version, found.epoch)
+    except Unreadable as error:
+        raise Unreadable(f"{KINDS[kind].plural}/{found.metadata.name}: {error}") from error
+
+
+def unread_in(kind: type[Any], found: Object, namespace: str, why: str) -> Unread:
+    plural, name = KINDS[kind].plural, found.metadata.name
+    removal = f"kubectl -n {namespace} delete {plural}.{GROUP} {name}"
+    return Unread(kind, key_in(kind, found), f"{plural}.{GROUP}/{name} in {namespace}", why, removal, found.epoch)
+
+
+class _Keyed(msgspec.Struct):
+    """The field that is the key, of the two kinds that people may write by hand."""
+
+    id: str = ""
+    scope: str = ""
+
+
+def key_in(kind: type[Any], found: Object) -> str:
+    """ "" if nobody can tell."""
+    if found.key or kind not in records.PEOPLE:
+        return found.key
+    try:
+        inside = msgspec.json.decode(found.record, type=_Keyed)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return inside.id if kind is Command else inside.scope
 
 
 def _labels(value: Value, ended: bool, consumed: bool) -> dict[str, str]:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
+from sickbay import wire
 from sickbay.errors import StoreError
 from sickbay.model import Case, Command, Recovery
-from sickbay.ports import Stored, V, Value
+from sickbay.ports import Stored, Unread, V, Value
 from sickbay.stores import records
 
 
@@ -40,26 +41,42 @@ class MemoryStore:
         self._archive: dict[type[Value], list[Case | Recovery]] = {Case: [], Recovery: []}
         self._by_node: dict[tuple[type[Value], str], list[Case | Recovery]] = defaultdict(list)
         self._ended_cases: set[str] = set()
+        self._newest = 0  # the highest schema that was ever put
         self._closed = False
 
     def get(self, kind: type[V], key: str) -> Stored[V] | None:
         self._open()
-        return self._live[kind].get(records.lookup_key(kind, key))
+        return self._get(kind, records.lookup_key(kind, key))
 
     def list(self, kind: type[V]) -> list[Stored[V]]:
         with self._lock:
             self._open()
             found = self._lists.get(kind)
             if found is None:
-                found = self._lists[kind] = [stored for _, stored in sorted(self._live[kind].items())]
+                found = self._lists[kind] = [
+                    stored for _, stored in sorted(self._live[kind].items()) if stored.value.schema <= wire.SCHEMA
+                ]
             return found.copy()
+
+    def unread(self) -> Sequence[Unread]:
+        """In memory nothing is ever damaged; but a newer controller may have shared it (tests, the simulator)."""
+        with self._lock:
+            self._open()
+            if self._newest <= wire.SCHEMA:
+                return ()
+            return [
+                Unread(kind, key, "this process's memory", wire.newer(kind, stored.value.schema), "", stored.epoch)
+                for kind, live in self._live.items()
+                for key, stored in sorted(live.items())
+                if stored.value.schema > wire.SCHEMA
+            ]
 
     def create(self, value: Value, epoch: int = 0) -> int:
         value = records.ready(value, self.cluster)
         with self._lock:
             self._open()
             key = records.key_of(value)
-            if key in self._live[type(value)]:
+            if self._get(type(value), key) is not None:
                 raise records.already_there(value)
             if isinstance(value, Case) and key in self._ended_cases:
                 raise records.already_there(value, " in the archive: case numbers are never used twice")
@@ -95,7 +112,9 @@ class MemoryStore:
         found = (
             value
             for value in reversed(kept)
-            if records.ended_at(value) >= since and (not fault or fault in records.faults_of(value))
+            if value.schema <= wire.SCHEMA
+            and records.ended_at(value) >= since
+            and (not fault or fault in records.faults_of(value))
         )
         return cast(Iterator[V], islice(found, max(limit, 0)))
 
@@ -135,12 +154,19 @@ class MemoryStore:
         if self._closed:
             raise StoreError("this store has been closed")
 
+    def _get(self, kind: type[Value], key: str) -> Stored[Any] | None:
+        stored = self._live[kind].get(key)
+        if stored is not None:
+            records.refuse_newer(stored.value)
+        return stored
+
     def _check(self, value: Value, expect: int, epoch: int) -> None:
         self._open()
-        records.refuse_stale(value, self._live[type(value)].get(records.key_of(value)), expect, epoch)
+        records.refuse_stale(value, self._get(type(value), records.key_of(value)), expect, epoch)
 
     def _put(self, value: Value, epoch: int) -> int:
         self._touch(type(value))
+        self._newest = max(self._newest, value.schema)
         stored = Stored(value, self._token, records.epoch_of(value, epoch))
         self._live[type(value)][records.key_of(value)] = stored
         return self._token

@@ -6,10 +6,10 @@ Called by each store in this folder, so that one contract means one thing. It mu
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from sickbay import wire
-from sickbay.errors import AlreadyExists, StaleWrite, StoreError
+from sickbay.errors import AlreadyExists, StaleWrite, StoreError, Unreadable
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Stored, Value
 
@@ -83,6 +83,28 @@ def refuse_delete(kind: type[Value]) -> None:
 
 def describe(value: Value) -> str:
     return "the Ledger" if isinstance(value, Ledger) else f"{type(value).__name__} {key_of(value)}"
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def read(kind: type[Value], key: str, data: object) -> Any:
+    """The record in these bytes; Unreadable if damaged, of a newer Sickbay, or of another key ("": any will do)."""
+    if not isinstance(data, bytes | str):
+        raise Unreadable(f"this is not a readable {kind.__name__}: not a text but {type(data).__name__}")
+    try:
+        value = wire.decode(cast(type[Any], kind), data)
+    except (StoreError, RecursionError) as error:
+        raise Unreadable(str(error)) from error
+    if key and key_of(value) != key:
+        raise Unreadable(f"this {kind.__name__} is kept as {key} and calls itself {key_of(value)}")
+    return value
+
+
+def refuse_newer(value: Value) -> None:
+    """As `read`, of a value that was never bytes."""
+    if value.schema > wire.SCHEMA:
+        raise Unreadable(wire.newer(type(value), value.schema))
 
 
 # --- the archive ------------------------------------------------------------------------------------------------------

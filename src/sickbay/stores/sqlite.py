@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from sickbay import wire
-from sickbay.errors import StoreError
+from sickbay.errors import StoreError, Unreadable
 from sickbay.model import Case, Command, Recovery
-from sickbay.ports import Stored, V, Value
+from sickbay.ports import Stored, Unread, V, Value
 from sickbay.stores import records, sqlite_file
 
 _HISTORY = """
@@ -26,6 +26,9 @@ select body from archive where kind = :kind and ended >= :since
   and (:fault = '' or exists (select 1 from archive_fault where archive_fault.seq = archive.seq and fault = :fault))
 order by seq desc limit :limit
 """
+
+
+_KINDS = {kind.__name__: kind for kind in records.KINDS}
 
 
 class SqliteStore:
@@ -41,6 +44,8 @@ class SqliteStore:
         self.cluster = sqlite_file.cluster_of(db)
         self._known: dict[tuple[str, str], Stored[Any]] = {}
         self._lists: dict[str, tuple[int, Sequence[Stored[Any]]]] = {}
+        self._unread: dict[tuple[str, str], Unread] = {}
+        self._looked = -1  # every record of this version or an older one has been tried
 
     def get(self, kind: type[V], key: str) -> Stored[V] | None:
         with self._reading() as db:
@@ -52,6 +57,15 @@ class SqliteStore:
             if self._lists.get(kind.__name__, (-1, ()))[0] != token:
                 self._lists[kind.__name__] = (token, self._list(db, kind))
             return [*self._lists[kind.__name__][1]]
+
+    def unread(self) -> Sequence[Unread]:
+        with self._reading() as db:
+            token = _token(db)
+            new = db.execute("select kind, key from records where version > ?", (self._looked,)).fetchall()
+            for name, key in sorted({*new, *self._unread}):  # those known may have been mended by hand, or removed
+                self._try(db, name, key)
+            self._looked = token
+            return list(self._unread.values())
 
     def create(self, value: Value, epoch: int = 0) -> int:
         value = records.ready(value, self.cluster)
@@ -91,7 +105,7 @@ class SqliteStore:
         asked = {"kind": kind.__name__, "node": node, "fault": fault, "since": since, "limit": max(limit, 0)}
         with self._reading() as db:
             bodies = [row[0] for row in db.execute(_HISTORY, asked)]
-        return (wire.decode(kind, body) for body in bodies)
+        return (value for body in bodies if (value := _archived(kind, body)) is not None)
 
     def prune(self, older_than: float) -> int:
         with self._writing() as db:
@@ -145,14 +159,35 @@ class SqliteStore:
     def _fetch(self, db: sqlite3.Connection, kind: type[Value], key: str) -> Stored[Any] | None:
         where = (kind.__name__, key)
         row = db.execute("select body, version, epoch from records where kind = ? and key = ?", where).fetchone()
+        if self._unread.pop(where, None) is not None:
+            self._lists.pop(kind.__name__, None)  # a hand that mends it tells no token
         if row is None:
             return None
-        stored = self._known[where] = Stored(wire.decode(cast(type[Any], kind), row[0]), row[1], row[2])
+        try:
+            value = records.read(kind, key, row[0])
+        except Unreadable as error:
+            self._unread[where] = self._describe(kind, key, str(error), row[2])
+            raise Unreadable(f"{self.path}, {kind.__name__} {key}: {error}") from error
+        stored = self._known[where] = Stored(value, row[1], row[2])
         return stored
+
+    def _try(self, db: sqlite3.Connection, name: str, key: str) -> Stored[Any] | None:
+        """None if it is not there or cannot be read; a kind that only a newer Sickbay knows is no business of ours."""
+        if name not in _KINDS:
+            return None
+        try:
+            return self._get(db, _KINDS[name], key)
+        except Unreadable:
+            return None
+
+    def _describe(self, kind: type[Value], key: str, why: str, epoch: int) -> Unread:
+        quoted = key.replace("'", "''")
+        removal = f"sqlite3 {self.path} \"delete from records where kind = '{kind.__name__}' and key = '{quoted}'\""
+        return Unread(kind, key, f"{self.path} (table records)", why, removal, epoch)
 
     def _list(self, db: sqlite3.Connection, kind: type[Value]) -> Sequence[Stored[Any]]:
         rows = db.execute("select key from records where kind = ? order by key", (kind.__name__,)).fetchall()
-        found = [stored for (key,) in rows if (stored := self._get(db, kind, key)) is not None]
+        found = [stored for (key,) in rows if (stored := self._try(db, kind.__name__, key)) is not None]
         for gone in {key for name, key in self._known if name == kind.__name__}.difference(key for (key,) in rows):
             del self._known[kind.__name__, gone]  # ended by another process
         return found
@@ -181,6 +216,13 @@ class SqliteStore:
             where = (type(stored.value).__name__, records.key_of(stored.value))
             self._known[where] = stored
         return stored.version
+
+
+def _archived(kind: type[V], body: object) -> V | None:
+    try:
+        return cast(V, records.read(kind, "", body))
+    except Unreadable:
+        return None
 
 
 def _token(db: sqlite3.Connection) -> int:

@@ -1,0 +1,246 @@
+"""One record that cannot be read, damaged or of a newer Sickbay: what it is about is left alone, all else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sickbay import wire
+from sickbay.errors import NotLeader
+from sickbay.model import Case, Command, JobPhase, Ledger, NodeRecord, Part, Pause, Recovery, Verb
+from sickbay.ports import Value
+from sickbay.stores.sqlite import SqliteStore
+from tests.builders import a_case, a_command, a_finding, a_gpu, a_job, a_node, a_recovery
+from tests.stores.conftest import SPOILERS, Spoiler
+
+from .door import Door, Shift, busy
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "sickbay.db", synchronous="OFF")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def spoiler(store: SqliteStore) -> Spoiler:
+    return SPOILERS["sqlite"](store)
+
+
+def two_sick(**changed: Any) -> Door:
+    """Both nodes have lost a GPU; nothing but what is known of them can keep us from treating them."""
+    return Door(
+        *(
+            a_node(name, findings=(a_finding(node=name),), gpus=(a_gpu(f"S-{name}"),), **changed)
+            for name in ("n1", "n2")
+        )
+    )
+
+
+def treated(door: Door) -> set[str]:
+    return {action.place.node for action in door.called(Verb.REBOOT)}
+
+
+ABOUT_N1: list[Any] = [NodeRecord("n1", last_n=4), a_case(), Part("S-n1")]
+by_kind = pytest.mark.parametrize("value", ABOUT_N1, ids=lambda value: type(value).__name__)
+
+
+@by_kind
+def test_the_node_is_left_alone_and_the_other_one_is_treated(store: SqliteStore, spoiler: Spoiler, value: Any) -> None:
+    store.create(value, 1)
+    spoiler.spoil(value)
+    there = spoiler.raw(value)
+    door = two_sick()
+    shift = Shift(door, store).passes(3_600.0)
+    assert treated(door) == {"n2"}
+    assert {action.place.node for action in door.asked} == {"n2"}
+    assert spoiler.raw(value) == there
+    (notice,) = [told for told in shift.pager.told if told.key.startswith("unread/")]
+    assert type(value).__name__ in notice.title
+    assert str(store.path) in notice.body
+    assert "delete from records" in notice.body
+
+
+@by_kind
+def test_it_is_taken_up_without_a_restart_once_it_can_be_read(store: SqliteStore, spoiler: Spoiler, value: Any) -> None:
+    store.create(value, 1)
+    spoiler.spoil(value)
+    door = two_sick()
+    shift = Shift(door, store).passes(3_600.0)
+    spoiler.mend(value)
+    shift.passes(3_600.0)
+    assert treated(door) == {"n1", "n2"}
+
+
+def test_a_record_that_turns_unreadable_under_a_leader_stops_only_its_node(
+    store: SqliteStore, spoiler: Spoiler
+) -> None:
+    door = two_sick()
+    door.says[Verb.DRAIN] = busy
+    shift = Shift(door, store).passes(600.0)
+    case = shift.case("n1")
+    assert case is not None
+    spoiler.spoil(case)
+    there = spoiler.raw(case)
+    del door.says[Verb.DRAIN]
+    shift.passes(3_600.0)
+    assert treated(door) == {"n2"}
+    assert spoiler.raw(case) == there
+
+
+def test_a_seat_of_a_case_that_cannot_be_read_stays_taken(store: SqliteStore, spoiler: Spoiler) -> None:
+    door = two_sick()
+    door.says[Verb.DRAIN] = busy
+    shift = Shift(door, store).passes(600.0)
+    case = shift.case("n1")
+    assert case is not None
+    spoiler.spoil(case)
+    after = shift.successor().passes(3_600.0)
+    assert "n1.1" in {seat.case for seat in after.controller.records.ledger.seats}
+
+
+def test_a_job_whose_recovery_cannot_be_read_is_left_alone(store: SqliteStore, spoiler: Spoiler) -> None:
+    recovery = a_recovery()
+    store.create(recovery, 1)
+    spoiler.spoil(recovery)
+    door = Door(a_node("n1"), a_node("n2"), jobs=(a_job(JobPhase.FAILED, managed=True),))
+    Shift(door, store).passes(3_600.0)
+    assert door.asked == []
+    assert [one.kind for one in store.unread()] == [Recovery]
+
+
+def test_a_command_that_cannot_be_read_waits_and_the_others_are_obeyed(store: SqliteStore, spoiler: Spoiler) -> None:
+    door = two_sick()
+    door.says[Verb.DRAIN] = busy
+    shift = Shift(door, store).passes(600.0)
+    unread, read = replace(a_command("abort"), id="c1"), replace(a_command("hold"), id="c2")
+    store.create(unread)
+    spoiler.spoil(unread)
+    store.create(read)
+    shift.passes(60.0)
+    case = shift.case("n1")
+    assert case is not None
+    assert case.held
+    assert not case.cancelled
+    assert [one.key for one in store.unread()] == ["c1"]
+    assert store.list(Command) == []
+
+
+def test_a_command_about_a_case_that_cannot_be_read_waits_with_it(store: SqliteStore, spoiler: Spoiler) -> None:
+    store.create(a_case(), 1)
+    spoiler.spoil(a_case())
+    store.create(a_command("abort"))
+    Shift(two_sick(), store).passes(600.0)
+    assert len(store.list(Command)) == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "off"), [("node:n1", {"n1"}), ("pool:default", {"n1", "n2"}), ("fleet", {"n1", "n2"})]
+)
+def test_a_pause_that_cannot_be_read_is_a_pause_of_its_scope(
+    store: SqliteStore, spoiler: Spoiler, scope: str, off: set[str]
+) -> None:
+    pause = Pause(scope, "ann", "", 0.0, until=1.0)  # it would be over, if anybody could read that
+    store.create(pause)
+    spoiler.spoil(pause)
+    door = two_sick(pool="default")
+    shift = Shift(door, store).passes(3_600.0)
+    assert treated(door) == {"n1", "n2"} - off
+    spoiler.mend(pause)
+    shift.passes(3_600.0)
+    assert treated(door) == {"n1", "n2"}
+
+
+def test_without_its_ledger_a_controller_only_watches(store: SqliteStore, spoiler: Spoiler) -> None:
+    ledger = Ledger(epoch=7, watch_time=500.0)
+    store.create(ledger, 7)
+    spoiler.spoil(ledger)
+    there = spoiler.raw(ledger)
+    door = two_sick()
+    shift = Shift(door, store).passes(3_600.0)
+    assert door.asked == []
+    assert {stored.value.node for stored in store.list(Case)} == {"n1", "n2"}
+    assert spoiler.raw(ledger) == there
+    assert "unread/Ledger/ledger" in shift.pager.keys("urgent")
+    spoiler.mend(ledger)
+    with pytest.raises(NotLeader, match="can be read again"):
+        shift.passes(60.0)
+    shift.successor().passes(3_600.0)
+    assert treated(door) == {"n1", "n2"}
+
+
+def test_a_ledger_that_turns_unreadable_ends_the_lead_and_the_next_one_only_watches(
+    store: SqliteStore, spoiler: Spoiler
+) -> None:
+    door = Door(a_node("n1"), a_node("n2"))
+    shift = Shift(door, store).passes(60.0)
+    spoiler.spoil(shift.controller.records.ledger)
+    with pytest.raises(NotLeader, match="cannot be read"):
+        shift.passes(600.0)
+    after = shift.successor()
+    door.shows("n1", findings=(a_finding(node="n1"),))
+    after.passes(3_600.0)
+    assert door.asked == []
+
+
+def test_every_unreadable_record_is_told_once(store: SqliteStore, spoiler: Spoiler) -> None:
+    values: list[Any] = [NodeRecord("n1"), a_command("hold"), a_recovery(), Part("S9")]
+    for value in values:
+        store.create(value)
+        spoiler.spoil(value)
+    shift = Shift(two_sick(), store).passes(7_200.0)
+    told = [notice.key for notice in shift.pager.told if notice.key.startswith("unread/")]
+    assert sorted(told) == [
+        "unread/Command/cmd-hold",
+        "unread/NodeRecord/n1",
+        "unread/Part/S9",
+        "unread/Recovery/llama",
+    ]
+
+
+class NewerStore(SqliteStore):
+    """As a Sickbay whose records of some kinds have the next schema writes them."""
+
+    newer: tuple[type[Any], ...] = ()
+
+    def create(self, value: Value, epoch: int = 0) -> int:
+        return super().create(self._raised(value), epoch)
+
+    def commit(self, value: Value, expect: int, epoch: int, consumes: Sequence[str] = ()) -> int:
+        return super().commit(self._raised(value), expect, epoch, consumes)
+
+    def _raised(self, value: Any) -> Any:
+        return replace(value, schema=2) if isinstance(value, self.newer) else value
+
+
+@pytest.mark.parametrize("newer", [(Case,), (NodeRecord, Case), (Ledger, NodeRecord, Case)], ids=len)
+def test_a_controller_that_is_upgraded_rolled_back_and_upgraded_again_treats_each_node_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: tuple[type[Any], ...]
+) -> None:
+    path, door, current = tmp_path / "sickbay.db", two_sick(), wire.SCHEMA
+    door.says[Verb.DRAIN] = busy
+    old = Shift(door, SqliteStore(path, synchronous="OFF")).passes(600.0)
+    old.controller.abandon()
+
+    def upgrade() -> Shift:
+        monkeypatch.setattr(wire, "SCHEMA", current + 1)
+        store = NewerStore(path, synchronous="OFF")
+        store.newer = newer
+        return Shift(door, store, old.clock)
+
+    upgrade().passes(60.0).controller.abandon()
+    monkeypatch.setattr(wire, "SCHEMA", current)
+    before, asked = SqliteStore(path), len(door.asked)
+    del door.says[Verb.DRAIN]
+    back = Shift(door, before, old.clock).passes(600.0)
+    assert len(door.asked) == asked
+    assert {one.kind for one in before.unread()} == set(newer) - {NodeRecord}  # an open case carries its node's record
+    assert any("run the newer version" in notice.body for notice in back.pager.told)
+    back.controller.abandon()
+    upgrade().passes(3_600.0)
+    assert [action.place.node for action in door.called(Verb.REBOOT)] == ["n1", "n2"]
