@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from sickbay.cli import main
+from sickbay.controller.leader import FileLeader
+from sickbay.controller.presence import LOCK
 from sickbay.model import (
     Case,
     Diagnosis,
@@ -26,6 +29,7 @@ from sickbay.model import (
     When,
 )
 from sickbay.stores.sqlite import SqliteStore
+from tests.stores.conftest import SPOILERS
 
 XID_79 = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 
@@ -48,6 +52,24 @@ class Bay:
         store = SqliteStore(self.path)
         for value in values:
             store.create(value)
+        store.close()
+
+    @contextmanager
+    def led(self) -> Iterator[None]:
+        """A controller holds the lead meanwhile."""
+        leader = FileLeader(self.path.parent / LOCK)
+        assert leader.acquire()
+        try:
+            yield
+        finally:
+            leader.release()
+
+    def spoil(self, *values: Any) -> None:
+        """Put them as a newer Sickbay would have written them."""
+        self.put(*values)
+        store = SqliteStore(self.path)
+        for value in values:
+            SPOILERS["sqlite"](store).spoil(value)
         store.close()
 
     def end(self, case: Case) -> None:

@@ -54,7 +54,8 @@ def test_show_mentions_what_was_asked_and_not_yet_done(bay: Bay) -> None:
 def test_a_wish_is_written_with_who_and_why_and_touches_no_case(bay: Bay) -> None:
     case = a_case("gpu-17.3")
     bay.put(case, a_ledger(time.time()))
-    said = bay.run("case", "abort", "gpu-17.3", "--why", "mine now")
+    with bay.led():
+        said = bay.run("case", "abort", "gpu-17.3", "--why", "mine now")
     assert said.code == 0
     assert "on the next pass" in said.out
     (wish,) = bay.all(Command)

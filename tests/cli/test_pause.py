@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
 import pytest
 
+from sickbay.cli.pause import unknown
+from sickbay.cli.sitting import Known, Sitting
+from sickbay.errors import UserError
 from sickbay.model import Pause
+from sickbay.stores.memory import MemoryStore
 
-from .builders import Bay, a_ledger, run_command
+from .builders import Bay, a_case, a_ledger, run_command
 
 
 def test_pausing_the_fleet_works_with_no_controller(bay: Bay) -> None:
@@ -52,8 +57,7 @@ def test_resuming_what_is_not_paused_changes_nothing_and_says_so(bay: Bay) -> No
 
 def test_the_pause_carries_the_cluster_of_the_store(bay: Bay) -> None:
     bay.put(a_ledger(time.time()))
-    said = bay.run("pause", "--all")
-    assert "The controller is running" in said.out
+    bay.run("pause", "--all")
     assert bay.all(Pause)[0].cluster == "west"
 
 
@@ -104,3 +108,34 @@ def test_a_file_that_is_not_a_store_is_no_traceback(capsys: pytest.CaptureFixtur
     said = run_command(capsys, "nodes", "--store", str(path))
     assert said.code == 2
     assert str(path) in said.err
+
+
+def test_a_name_that_the_store_never_heard_of_is_paused_and_said(bay: Bay) -> None:
+    bay.put(a_case("gpu-17.3"))
+    said = bay.run("pause", "--node", "gpu-71")
+    assert said.code == 0
+    assert "No node gpu-71 is known" in said.out
+    assert "Did you mean gpu-17?" in said.out
+    assert [pause.scope for pause in bay.all(Pause)] == ["node:gpu-71"]
+
+
+@pytest.mark.parametrize("which", [("--node", "gpu-17"), ("--pool", "train"), ("--all",)])
+def test_a_name_that_is_known_is_paused_without_a_doubt(bay: Bay, which: tuple[str, ...]) -> None:
+    bay.put(a_case("gpu-17.3"))
+    assert "is known" not in bay.run("pause", *which).out
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("node:gpu-71", "No node gpu-71 is known; nothing was paused. Did you mean"),
+        ("pool:trian", "mean train"),
+    ],
+)
+def test_where_every_node_can_be_seen_a_wrong_name_is_refused_unless_it_is_meant(scope: str, words: str) -> None:
+    known = Known(frozenset({"gpu-17", "gpu-18"}), frozenset({"train"}), all=True)
+    sitting = Sitting(MemoryStore(), "ann", 0.0, roll=lambda: known)
+    with pytest.raises(UserError, match=re.escape(words)):
+        unknown(sitting, scope, yes=False)
+    assert unknown(sitting, scope, yes=True)
+    assert unknown(sitting, "node:gpu-17", yes=False) == []

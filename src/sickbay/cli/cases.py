@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from sickbay.cli.nodes import UNREADABLE, unread_lines
 from sickbay.cli.sitting import (
     LOOK_BACK,
     ConfigOption,
@@ -41,13 +42,15 @@ def command(
 ) -> None:
     """Open cases; with --all the ended ones too."""
     with sit_down(store, config) as sitting:
+        unread = [one for one in sitting.unread() if one.kind is Case]
         listed = sitting.cases() + (list(sitting.store.history(Case, limit=LOOK_BACK)) if every else [])
         if as_json:
             print_json(to_json(case) for case in listed)
-        elif listed:
-            print_table(
-                ("case", "phase", "fault", "device", "age", "now"), [_cells(case, sitting.now) for case in listed]
-            )
+        elif listed or unread:
+            lost = [(one.key, UNREADABLE, "", "", "", f"left alone: {one.why}") for one in unread]
+            rows = [_cells(case, sitting.now) for case in listed]
+            print_table(("case", "phase", "fault", "device", "age", "now"), [*lost, *rows])
+            say(*unread_lines(sitting))
         else:
             say(f"No {'' if every else 'open '}cases. {sitting.controller()}")
 

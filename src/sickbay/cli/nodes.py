@@ -6,6 +6,9 @@ from sickbay.cli.sitting import ConfigOption, JsonOption, Sitting, StoreOption, 
 from sickbay.cli.words import moment, plain, print_json, print_table, span
 from sickbay.core import quiet
 from sickbay.model import Case, NodeRecord, Pause
+from sickbay.ports import Unread
+
+UNREADABLE = "unreadable"  # the state of what nobody can read, and so nobody touches
 
 
 def command(store: StoreOption = "", config: ConfigOption = "", as_json: JsonOption = False) -> None:
@@ -27,8 +30,9 @@ def rows(sitting: Sitting) -> list[dict[str, object]]:
     records = sitting.records()
     cases = {case.node: case for case in sitting.cases()}
     paused = {pause.scope.removeprefix("node:"): pause for pause in sitting.pauses() if pause.scope.startswith("node:")}
-    names = sorted(records.keys() | cases.keys() | paused.keys())
-    rows = [_row(name, records.get(name), cases.get(name), paused.get(name)) for name in names]
+    unread = unread_nodes(sitting)
+    names = sorted(records.keys() | cases.keys() | paused.keys() | unread.keys())
+    rows = [_row(name, records.get(name), cases.get(name), paused.get(name), unread.get(name)) for name in names]
     for row in rows:
         row["quiet_until"] = _quiet_until(sitting, records.get(str(row["node"]))) if not row["case"] else None
     return rows
@@ -42,11 +46,19 @@ def _quiet_until(sitting: Sitting, record: NodeRecord | None) -> float | None:
     return until if until > sitting.now else None
 
 
-def _row(node: str, record: NodeRecord | None, case: Case | None, pause: Pause | None) -> dict[str, object]:
+def unread_nodes(sitting: Sitting) -> dict[str, Unread]:
+    """Nodes that are left alone because what we know of them cannot be read."""
+    records = {one.key: one for one in sitting.unread() if one.kind is NodeRecord}
+    return records | {one.key.rpartition(".")[0]: one for one in sitting.unread() if one.kind is Case}
+
+
+def _row(
+    node: str, record: NodeRecord | None, case: Case | None, pause: Pause | None, unread: Unread | None
+) -> dict[str, object]:
     worst = max(case.diagnoses, key=lambda diagnosis: diagnosis.severity, default=None) if case else None
     return {
         "node": node,
-        "state": case.phase.value if case else _standing(record),
+        "state": UNREADABLE if unread else case.phase.value if case else _standing(record),
         "case": case.id if case else "",
         "pool": case.pool if case else "",
         "fault": worst.fault if worst else "",
@@ -54,6 +66,7 @@ def _row(node: str, record: NodeRecord | None, case: Case | None, pause: Pause |
         "since": case.opened_at if case else None,
         "held": bool(case and case.held),
         "waits": case.refusal if case else "",
+        "unreadable": f"{unread.name} in {unread.where}: {unread.why}" if unread else "",
         "paused": (pause.why or "paused") if pause else "",
         "lemon": record.lemon if record else "",
         "latched": [latch.fault for latch in record.latched] if record else [],
@@ -75,7 +88,7 @@ def _cells(row: dict[str, object], now: float) -> tuple[str, ...]:
 
 
 def _remarks(row: dict[str, object]) -> list[str]:
-    said = [f"{word}: {row[word]}" for word in ("waits", "paused", "lemon") if row[word]]
+    said = [f"{word}: {row[word]}" for word in ("unreadable", "waits", "paused", "lemon") if row[word]]
     if row["held"]:
         said.append("held by a person")
     if row["latched"] and not row["case"]:
@@ -94,4 +107,13 @@ def headlines(sitting: Sitting) -> list[str]:
     for pause in sitting.pauses():
         until = f"until {moment(pause.until)}" if pause.until is not None else "until somebody resumes it"
         lines.append(plain(f"Paused: {pause.scope}, {until}, by {pause.by}: {pause.why or 'no reason given'}"))
-    return lines
+    return [*lines, *unread_lines(sitting)]
+
+
+def unread_lines(sitting: Sitting) -> list[str]:
+    """One for each record that cannot be read, with what to do about it."""
+    return [plain(f"Cannot be read: {one.name} in {one.where}: {one.why}{or_remove(one)}") for one in sitting.unread()]
+
+
+def or_remove(one: Unread) -> str:
+    return f". Or remove it: {one.removal}" if one.removal else ""

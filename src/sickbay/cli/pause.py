@@ -10,16 +10,16 @@ from typing import Annotated
 
 import typer
 
-from sickbay.cli.sitting import ConfigOption, Sitting, StoreOption, WhyOption, say, sit_down
+from sickbay.cli.sitting import ConfigOption, Sitting, StoreOption, WhyOption, nearest, say, sit_down
 from sickbay.cli.words import duration, moment, plain, span
-from sickbay.errors import AlreadyExists, StaleWrite, UserError
+from sickbay.errors import AlreadyExists, StaleWrite, Unreadable, UserError
 from sickbay.model import Pause
-from sickbay.ports import Stored
 
 AllOption = Annotated[bool, typer.Option("--all", help="The whole fleet.")]
 PoolOption = Annotated[str, typer.Option("--pool", metavar="P", help="One pool.")]
 NodeOption = Annotated[str, typer.Option("--node", metavar="N", help="One node.")]
 ForOption = Annotated[str, typer.Option("--for", metavar="TIME", help="How long, e.g. 2h; else until you resume.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Also for a node or pool that nobody knows yet.")]
 
 FLEET = "fleet"
 TRIES = 5  # two people at once: the later one wins, nobody waits long
@@ -31,6 +31,7 @@ def pause(
     node: NodeOption = "",
     length: ForOption = "",
     why: WhyOption = "",
+    yes: YesOption = False,
     store: StoreOption = "",
     config: ConfigOption = "",
 ) -> None:
@@ -38,7 +39,8 @@ def pause(
     where = scope(fleet, pool, node)
     seconds = duration(length) if length else None
     with sit_down(store, config) as sitting:
-        say(*write(sitting, where, seconds, why))
+        doubt = unknown(sitting, where, yes)
+        say(*doubt, *write(sitting, where, seconds, why))
 
 
 def resume(
@@ -62,6 +64,23 @@ def scope(fleet: bool, pool: str, node: str) -> str:
     return chosen[0]
 
 
+def unknown(sitting: Sitting, where: str, yes: bool) -> list[str]:
+    """What to say of a name that nobody knows; UserError where every node can be seen and it is none of them."""
+    kind, _, name = where.partition(":")
+    known = sitting.known()
+    names = known.pools if kind == "pool" else known.nodes
+    if not name or name in names:
+        return []
+    meant = nearest(name, sorted(names), "`sickbay nodes` lists those we know.")
+    if known.all and not yes:
+        raise UserError(
+            f"No {kind} {plain(name)} is known; nothing was paused. {meant} With --yes it is paused all the same, for "
+            "when it comes."
+        )
+    ill = "" if known.all else f" (a {kind} where nothing was ever ill is not, so it may well be there)"
+    return [f"No {kind} {plain(name)} is known{ill}. {meant}"]
+
+
 def write(sitting: Sitting, where: str, seconds: float | None, why: str) -> list[str]:
     """Put the pause into the store, over an older one of the same scope, and say what follows from it."""
     until = None if seconds is None else sitting.now + seconds
@@ -76,8 +95,8 @@ def write(sitting: Sitting, where: str, seconds: float | None, why: str) -> list
 
 def _put(sitting: Sitting, wanted: Pause) -> None:
     for _ in range(TRIES):
-        there = sitting.store.get(Pause, wanted.scope)
         try:
+            there = sitting.store.get(Pause, wanted.scope)
             if there is None:
                 sitting.store.create(wanted)
             else:
@@ -85,6 +104,11 @@ def _put(sitting: Sitting, wanted: Pause) -> None:
             return
         except (AlreadyExists, StaleWrite):
             continue
+        except Unreadable as error:
+            raise UserError(
+                f"There is a pause of {_named(wanted.scope)} that cannot be read, so hands are off already. "
+                f"{plain(str(error))}\n`sickbay resume {_option(wanted.scope)}` removes it."
+            ) from error
     raise UserError(
         f"Others keep writing the pause of {_named(wanted.scope)}; look with `sickbay nodes`, then try again."
     )
@@ -92,7 +116,10 @@ def _put(sitting: Sitting, wanted: Pause) -> None:
 
 def lift(sitting: Sitting, where: str) -> list[str]:
     """Remove the pause and say what still holds."""
-    there: Stored[Pause] | None = sitting.store.get(Pause, where)
+    try:
+        there = sitting.store.get(Pause, where) is not None
+    except Unreadable:  # whoever may pause may also take back what nobody can read
+        there = True
     sitting.store.delete(Pause, where)
     lines = [f"Resumed: {_named(where)}." if there else f"There was no pause of {_named(where)}; nothing changed."]
     rest = sitting.pauses()

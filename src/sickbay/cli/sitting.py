@@ -9,22 +9,25 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from sickbay.cli.words import ago, plain
-from sickbay.errors import ConfigError, UserError
+from sickbay.controller import presence
+from sickbay.controller.presence import Presence
+from sickbay.errors import ApiError, ConfigError, Unreadable, UserError
 from sickbay.model import Case, Ledger, NodeRecord, Pause, Recovery
-from sickbay.ports import Store
+from sickbay.ports import Store, Unread
 from sickbay.settings import Settings
 
-RUNNING_S = 180.0  # three idle passes (controller.idle_period_s): a controller silent for longer is not there
+HANGS_S = 900.0  # a leader writes down every few minutes that it is there: one silent for so long does not get on
 CLUSTER = "kubernetes"  # --store kubernetes: the custom resources of the cluster that KUBECONFIG names
 LOOK_BACK = 1000  # ended records searched for an id
 
@@ -37,12 +40,23 @@ WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Your reas
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """Names of nodes and pools. `all`: is there no other? A store on a file has only heard of those that were ill."""
+
+    nodes: frozenset[str]
+    pools: frozenset[str]
+    all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Sitting:
     """One sitting: an open store, a person, a moment."""
 
     store: Store
     by: str
     now: float
+    look: Callable[[], Presence] = lambda: Presence(None, "nobody was asked")
+    roll: Callable[[], Known | None] = lambda: None  # every node there is, where somebody can tell
 
     def ledger(self) -> Ledger | None:
         return next((stored.value for stored in self.store.list(Ledger)), None)
@@ -52,20 +66,26 @@ class Sitting:
         return ledger.cluster if ledger else ""
 
     def controller(self) -> str:
-        """Is anybody working on this store? In words."""
-        ledger = self.ledger()
-        if ledger is None or not ledger.last_pass:
-            return "No controller has run on this store yet."
-        silent = self.now - ledger.last_pass
-        if silent > RUNNING_S:
-            return f"No controller is running (its last pass was {ago(silent)})."
-        return f"The controller is running (its last pass was {ago(silent)})."
+        """Is anybody working on this store? In words. The lead's lock says so, not when something was last written."""
+        seen, ledger = self.look(), self.ledger()
+        silent = self.now - ledger.last_pass if ledger and ledger.last_pass else None
+        last = f"its last pass on record was {ago(silent)}" if silent is not None else "it has not noted a pass yet"
+        if seen.leads is None:
+            return f"Whether a controller is running cannot be seen ({plain(seen.who)}); {last}."
+        if not seen.leads:
+            ran = f"No controller is running ({last})." if silent is not None else ""
+            return ran or "No controller is running, and none has noted a pass on this store yet."
+        if silent is not None and silent > HANGS_S:
+            return f"A controller holds the lead ({plain(seen.who)}) and does not get on: {last}. Look at its log."
+        return f"The controller is running ({plain(seen.who)}; {last})."
 
     def when(self) -> str:
         """When a command written now will be taken up."""
-        ledger = self.ledger()
-        running = ledger is not None and ledger.last_pass and self.now - ledger.last_pass <= RUNNING_S
-        return "It is taken up on the next pass." if running else "It is taken up when a controller runs."
+        return "It is taken up on the next pass." if self.look().leads else "It is taken up when a controller runs."
+
+    def unread(self) -> Sequence[Unread]:
+        """Records that cannot be read, of every kind."""
+        return self.store.unread()
 
     def wall(self, watch: float) -> float:
         """A watch time as a wall time, as well as it is known: watch time stands still while nobody watches."""
@@ -82,7 +102,12 @@ class Sitting:
 
     def case(self, case_id: str) -> tuple[Case, bool]:
         """The case of this id and whether it is still open; UserError with the nearest ids if there is none."""
-        live = self.store.get(Case, case_id)
+        try:
+            live = self.store.get(Case, case_id)
+        except Unreadable as error:
+            raise UserError(
+                f"Case {plain(case_id)} cannot be read, so it is left alone. {plain(str(error))}"
+            ) from error
         if live is not None:
             return live.value, True
         node = case_id.rpartition(".")[0]
@@ -104,6 +129,11 @@ class Sitting:
         known = {stored.value.node: stored.value for stored in self.store.list(NodeRecord)}
         return known | {case.node: case.record for case in self.cases() if case.record is not None}
 
+    def known(self) -> Known:
+        """The nodes and pools there are; failing that, those that this store has heard of."""
+        nodes = self.records().keys() | {case.node for case in self.cases()}
+        return self.roll() or Known(frozenset(nodes), frozenset(case.pool for case in self.cases()))
+
     def names(self) -> list[str]:
         """Every node and job this store has heard of."""
         nodes = self.records().keys() | {case.node for case in self.cases()}
@@ -122,20 +152,52 @@ def sit_down(store: str, config: str) -> Iterator[Sitting]:
     """Open the store a person means. It must be there: a command never makes one."""
     opened = _opened(store, config)
     try:
-        yield Sitting(opened, person(os.environ), time.time())
+        yield Sitting(opened.store, person(os.environ), time.time(), opened.look, opened.roll)
     finally:
-        opened.close()
+        opened.store.close()
 
 
-def _opened(store: str, config: str) -> Store:
-    if store and store != CLUSTER:
-        return _file(Path(store).expanduser())
-    settings = _by_settings(config, store)
-    if settings.store == CLUSTER:
-        from sickbay.controller.sites import open_store
+class _Opened(NamedTuple):
+    """A store, how to see who leads on it, and how to see which nodes there are."""
 
-        return open_store(settings)
-    return _file(Path(settings.data_dir).expanduser() / "sickbay.db")
+    store: Store
+    look: Callable[[], Presence]
+    roll: Callable[[], Known | None] = lambda: None
+
+
+def _opened(store: str, config: str) -> _Opened:
+    path = Path(store).expanduser()
+    if not store or store == CLUSTER:
+        settings = _by_settings(config, store)
+        if settings.store == CLUSTER:
+            return _in_cluster(settings)
+        path = Path(settings.data_dir).expanduser() / "sickbay.db"
+    return _Opened(_file(path), lambda: presence.by_lock(path.parent))
+
+
+def _in_cluster(settings: Settings) -> _Opened:
+    from sickbay.controller.sites import open_store
+
+    look = partial(presence.by_lease, settings.kubernetes, settings.cluster, time.time())
+    return _Opened(open_store(settings), look, partial(_called, settings))
+
+
+def _called(settings: Settings) -> Known | None:
+    """None where we may not look: then nobody is told that a name is wrong."""
+    from sickbay.controller.sites import RealClock
+    from sickbay.kube.api import open_api
+    from sickbay.kube.objects import NodeObject
+    from sickbay.platforms.kubernetes.site import site_of
+    from sickbay.platforms.kubernetes.views import pool_of
+
+    kube = settings.kubernetes
+    try:
+        with closing(open_api(kube.kubeconfig, kube.context)) as api:
+            nodes, site = api.list("/api/v1/nodes", NodeObject), site_of(api, kube, RealClock())
+            pools = {pool_of(site, node) for node in nodes}
+    except ApiError:
+        return None
+    return Known(frozenset(node.metadata.name for node in nodes), frozenset(pools), all=True)
 
 
 def _file(path: Path) -> Store:

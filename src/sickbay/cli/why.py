@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sickbay.cli.cases import found
+from sickbay.cli.nodes import or_remove
 from sickbay.cli.sitting import LOOK_BACK, ConfigOption, Sitting, StoreOption, nearest, say, sit_down
 from sickbay.cli.words import moment, plain
 from sickbay.core import quiet
@@ -27,15 +28,24 @@ def command(name: NameArgument, store: StoreOption = "", config: ConfigOption = 
 
 def tell(sitting: Sitting, name: str) -> list[str]:
     """All we know under this name: as a job, as a node, as a case; UserError with the nearest names if nothing."""
-    lines = _job(sitting, name) or _node(sitting, name) or _case(sitting, name)
+    unread = _unread(sitting, name)
+    lines = unread + (_job(sitting, name) or _node(sitting, name) or _case(sitting, name))
     if not lines:
         known = nearest(name, sitting.names(), "`sickbay nodes` lists the nodes, `sickbay cases --all` the cases.")
         raise UserError(f"Nothing is known of {plain(name)}. {known}")
     return lines
 
 
+def _unread(sitting: Sitting, name: str) -> list[str]:
+    """What is known of it and cannot be read: that is why nothing happens to it."""
+    about = [one for one in sitting.unread() if name in (one.key, one.key.rpartition(".")[0])]
+    return [
+        f"{name} is left alone: {one.name} in {one.where} cannot be read. {one.why}{or_remove(one)}" for one in about
+    ]
+
+
 def _job(sitting: Sitting, name: str) -> list[str]:
-    live = sitting.store.get(Recovery, name)
+    live = next((stored for stored in sitting.store.list(Recovery) if stored.value.job == name), None)
     ended = [old for old in sitting.store.history(Recovery, limit=LOOK_BACK) if old.job == name]
     lives = ([live.value] if live else []) + ended
     if not lives:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sickbay.controller import presence
 from sickbay.controller.leader import FileLeader
 from sickbay.core.plan import level
 from sickbay.errors import UserError
@@ -177,14 +178,14 @@ def open_store(settings: Settings) -> Store:
 def open_leader(settings: Settings) -> NamedLeader:
     """Where the records are, there the lead is decided: two brains on one store must see one lock."""
     if settings.store != "kubernetes":
-        return FileLeader(data_dir(settings) / "leader.lock")
+        return FileLeader(data_dir(settings) / presence.LOCK)
     from sickbay.kube.api import open_api
     from sickbay.kube.lease import LeaseLeader
 
     kube = settings.kubernetes
     identity = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{os.getpid()}"
     api = open_api(kube.kubeconfig, kube.context)
-    return LeaseLeader(api, kube.namespace, f"sickbay-{settings.cluster}", identity, kube.lease_s)
+    return LeaseLeader(api, kube.namespace, presence.lease_name(settings.cluster), identity, kube.lease_s)
 
 
 # --- telling people ---------------------------------------------------------------------------------------------------

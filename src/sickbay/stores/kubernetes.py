@@ -209,7 +209,7 @@ class KubernetesStore:
         """Before the write: is this version's epoch ours? Asks the server only when we do not know that version.
         Returns the commands that the record still carries."""
         seen = self._cache.look(type(value), name)
-        if seen is None or seen.version < expect:
+        if seen is None or seen.version < expect or (type(value), name) in self._unread:
             self._look(value, name, expect, epoch)
             seen = self._cache.look(type(value), name)
         if seen is None:

@@ -1,0 +1,44 @@
+"""Whether a controller is running is read off the lead's lock: a fresh record proves nothing, nor does an old one."""
+
+from __future__ import annotations
+
+import time
+
+from .builders import Bay, a_ledger
+
+
+def test_one_that_stopped_a_moment_ago_is_not_running(bay: Bay) -> None:
+    bay.put(a_ledger(time.time()))
+    assert "No controller is running (its last pass on record was 0 s ago)" in bay.run("nodes").out
+
+
+def test_one_that_has_just_begun_and_noted_nothing_is_running(bay: Bay) -> None:
+    with bay.led():
+        assert "The controller is running (pid" in bay.run("nodes").out
+
+
+def test_one_that_last_noted_a_pass_minutes_ago_is_running(bay: Bay) -> None:
+    bay.put(a_ledger(time.time() - 400.0))
+    with bay.led():
+        said = bay.run("nodes").out
+    assert "The controller is running (pid" in said
+    assert "its last pass on record was" in said
+
+
+def test_one_that_holds_the_lead_and_does_not_get_on_is_told(bay: Bay) -> None:
+    bay.put(a_ledger(time.time() - 3_600.0))
+    with bay.led():
+        assert "does not get on" in bay.run("nodes").out
+
+
+def test_where_the_lock_cannot_be_read_nobody_claims_to_know(bay: Bay) -> None:
+    (bay.path.parent / "leader.lock").symlink_to("leader.lock")
+    assert "Whether a controller is running cannot be seen" in bay.run("nodes").out
+
+
+def test_a_look_does_not_take_the_lead(bay: Bay) -> None:
+    with bay.led():
+        pass
+    bay.run("nodes")
+    with bay.led():
+        pass
