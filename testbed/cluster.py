@@ -290,6 +290,14 @@ class Cluster:
         """TrainJob's, with the runtime torch-distributed; brings JobSet's."""
         self.install_controller("trainer")
 
+    def install_kueue(self) -> None:
+        """Kueue's; it manages every Job in namespaces that carry install.MANAGED, with or without a queue's name."""
+        self.install_controller("kueue")
+
+    def install_karpenter(self) -> None:
+        """Karpenter with the provider that makes nodes for kwok: all of one kind, install.GPU_TYPE."""
+        self.install_controller("karpenter")
+
     def install_controller(self, name: str) -> None:
         if self._ports is None:
             raise NotOurs(f"this cluster was given by the user: {name} is not installed into it")

@@ -11,7 +11,7 @@ import json
 import shutil
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from testbed.cluster import Cluster
 
 UP_S = 60.0
+MANAGED = {"sim.test/kueue": "manages"}  # label of namespaces in which Kueue manages jobs without a queue's name
+GPU_TYPE = {
+    "name": "p5.48xlarge", "architecture": "amd64", "operatingSystems": ["linux"],
+    "offerings": [{"capacityType": "on-demand", "zone": "us-west-2a", "price": 98.0}],
+    "resources": {"cpu": "192", "memory": "2Ti", "pods": "110", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"},
+}  # fmt: skip
 ONLY_JOBSETS = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
 
 
@@ -38,10 +44,13 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    config: Mapping[str, Any]  # "" where it takes flags instead
+    config: Mapping[str, Any]  # empty where it takes flags or the environment instead
     needs: tuple[str, ...]  # other controllers
     extra: tuple[str, ...]  # manifests for after it is up
-    wrong: Wrong
+    wrong: Wrong | None  # None: it has no webhooks
+    crds: tuple[str, ...] = ()  # besides those under its own name
+    flags: tuple[str, ...] = ()
+    only: Mapping[str, str] = field(default_factory=dict)  # labels of the namespaces whose objects its webhooks see
 
 
 def _named(name: str = "wrong") -> dict[str, str]:
@@ -93,6 +102,29 @@ CONTROLLERS = {
             },
         ),
     ),
+    "kueue": Controller(
+        {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+            "internalCertManagement": {"enable": False},
+            "clientConnection": {"qps": 500, "burst": 500},
+            "integrations": {"frameworks": ["batch/job"]},
+            "manageJobsWithoutQueueName": True,
+            "managedJobsNamespaceSelector": {"matchLabels": MANAGED},
+        },
+        (),
+        (),
+        Wrong(
+            "/apis/kueue.x-k8s.io/v1beta1/clusterqueues",
+            {
+                "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "wrong"},
+                "spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+                    {"name": "wrong", "resources": [{"name": "cpu", "nominalQuota": "-1"}]}]}]},
+            },
+        ),
+        flags=("--feature-gates=VisibilityOnDemand=false",),
+        only=MANAGED,
+    ),
+    "karpenter": Controller({}, (), (), None, ("karpenter-kwok",)),
 }  # fmt: skip
 
 
@@ -129,18 +161,43 @@ def controller(cluster: Cluster, processes: Processes, name: str) -> None:
     what = CONTROLLERS[name]
     for needed in what.needs:
         controller(cluster, processes, needed)
-    crds(cluster, name)
+    for one in (name, *what.crds):
+        crds(cluster, one)
     pki, webhooks, health = Pki(cluster.folder / "pki"), free_port(), free_port()
     home = _home(cluster.folder / name, pki)
     pki.pair(name, f"/O=system:masters/CN={name}")
     server = str(json.loads(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
     env = {"KUBECONFIG": str(pki.kubeconfig(name, server, home / "kubeconfig")), "TMPDIR": str(home)}
-    processes.start(name, [str(built(name)), *_args(home, what, webhooks, health)], env)
+    if name == "karpenter":
+        env |= _karpenter(home, health)
+    argv = [str(built(name)), *_args(home, what, webhooks, health)]
+    processes.start(name, _with_certificates(home, argv) if name == "kueue" else argv, env)
     until(lambda: _healthy(processes, name, health), f"{name} is ready", UP_S)
-    cluster.kubectl("apply", "-f", "-", stdin=_webhooks(name, webhooks, pki))
-    until(lambda: _refused(cluster, what.wrong), f"the webhooks of {name} are in force", UP_S)
+    if (wrong := what.wrong) is not None:
+        cluster.kubectl("apply", "-f", "-", stdin=_webhooks(name, webhooks, pki, what.only))
+        until(lambda: _refused(cluster, wrong), f"the webhooks of {name} are in force", UP_S)
     for more in what.extra:
         cluster.kubectl("apply", "--server-side", "-f", str(built(f"manifests:{more}")))
+
+
+def _karpenter(home: Path, health: int) -> dict[str, str]:
+    """It takes its settings from the environment, and its machines from a file: one kind is enough."""
+    (home / "instance-types.json").write_text(json.dumps([GPU_TYPE]))
+    return {
+        "SYSTEM_NAMESPACE": "default", "INSTANCE_TYPES_FILE_PATH": str(home / "instance-types.json"),
+        "METRICS_PORT": str(free_port()), "HEALTH_PROBE_PORT": str(health), "DISABLE_LEADER_ELECTION": "true",
+        "BATCH_IDLE_DURATION": "500ms", "BATCH_MAX_DURATION": "2s",
+    }  # fmt: skip
+
+
+def _with_certificates(home: Path, argv: list[str]) -> list[str]:
+    """Kueue reads certificates for its metrics from a fixed path of the machine's, even where it serves none: it gets
+    that path in a mount namespace of its own."""
+    etc = home / "etc"
+    (etc / "kueue" / "metrics").mkdir(parents=True, exist_ok=True)
+    shutil.copytree(home / "k8s-webhook-server" / "serving-certs", etc / "kueue/metrics/certs", dirs_exist_ok=True)
+    mounted = 'mount -t overlay overlay -o "lowerdir=$0:/etc" /etc && exec "$@"'
+    return ["unshare", "--mount", "--map-root-user", "sh", "-c", mounted, str(etc), *argv]
 
 
 def _home(folder: Path, pki: Pki) -> Path:
@@ -154,6 +211,8 @@ def _home(folder: Path, pki: Pki) -> Path:
 
 def _args(home: Path, what: Controller, webhooks: int, health: int) -> list[str]:
     certificates = home / "k8s-webhook-server" / "serving-certs"
+    if what.wrong is None:
+        return []
     if not what.config:
         return [f"--certificates={certificates}", f"--port={webhooks}", f"--health=127.0.0.1:{health}"]
     whole = {
@@ -161,8 +220,10 @@ def _args(home: Path, what: Controller, webhooks: int, health: int) -> list[str]
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
         "webhook": {"host": "127.0.0.1", "port": webhooks}, **what.config,
     }  # fmt: skip
+    if "kueue" in whole["apiVersion"]:
+        whole["webhook"]["certDir"] = str(certificates)
     (home / "config.json").write_text(json.dumps(whole))
-    return [f"--config={home / 'config.json'}"]
+    return [f"--config={home / 'config.json'}", *what.flags]
 
 
 def _healthy(processes: Processes, name: str, port: int) -> bool:
@@ -178,7 +239,7 @@ def _healthy(processes: Processes, name: str, port: int) -> bool:
         connection.close()
 
 
-def _webhooks(name: str, port: int, pki: Pki) -> str:
+def _webhooks(name: str, port: int, pki: Pki, only: Mapping[str, str]) -> str:
     """Upstream's registrations, pointed at loopback, under a name of their own."""
     import yaml
 
@@ -191,6 +252,8 @@ def _webhooks(name: str, port: int, pki: Pki) -> str:
             hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{to}", "caBundle": pki.data("ca.crt")}
             if "pods" in hook["rules"][0]["resources"]:  # as upstream's own patch does: nobody else's pods wait for it
                 hook["objectSelector"] = ONLY_JOBSETS
+            if only:  # nobody else's jobs wait for it
+                hook["namespaceSelector"] = {"matchLabels": dict(only)}
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": whole})
 
 
