@@ -437,6 +437,7 @@ class Node:
     opted_out: bool = False
     version: int = 0  # resource version: larger is newer
     gpus_taken: int = 0  # by the work on it
+    on_demand: bool = False  # of an autoscaler: it makes others like it when work waits for one, and removes idle ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,6 +641,9 @@ class Recovery:
     dropped_entries: int = 0
     cluster: str = ""
     schema: int = 1
+    on_demand: bool = False  # its nodes are made when work waits for them
+    expects: int = 0  # nodes that its last restart asked for, beyond those it was given
+    arrivals: int = 0  # such requests in a row that ended in a sick node, or none
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,11 @@ class JobPolicy:
     """Seconds for the light checks on all nodes of the job, side by side."""
     capacity_s: float = 3_600.0
     """Seconds to wait for enough good nodes before the owner is told."""
+    arrival_s: float = 900.0
+    """Seconds for a node to come that an autoscaler makes for a job. Karpenter gives a machine as long to register."""
+    arrivals: int = 3
+    """Nodes made for a job that may turn out sick or not come, in a row, before it is stopped and its owner told. After
+    `capacity_s` they are asked for anew."""
     restarting_s: float = 900.0
     """Seconds from the restart to its first step: image pull, init and restore of a large checkpoint."""
     barren_limit: int = 5
@@ -299,6 +304,9 @@ class KubernetesSettings:
         "sickbay.dev/pool", "karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "node.kubernetes.io/instance-type",
     )  # fmt: skip
     """Labels that name a node's pool; the first one it carries counts."""
+    on_demand_pools: tuple[str, ...] = ()
+    """Pools whose nodes an autoscaler makes when pods wait and removes when they are idle, besides Karpenter's, which
+    are known by themselves: a job there is let run with fewer good nodes than it needs, and the rest come for it."""
     rack_labels: tuple[str, ...] = ("sickbay.dev/rack", "topology.k8s.aws/network-node-layer-3")
     """Labels that name a node's rack or switch."""
     domain_labels: tuple[str, ...] = ("sickbay.dev/nvlink-domain", "nvidia.com/gpu.clique")

@@ -111,10 +111,15 @@ class JobDesk(Asking):
         return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
-            good=self._good(job, now) if waiting and job else None,
+            good=self._good(job, now) if waiting and job else None, on_demand=self._on_demand(nodes),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job),
         )  # fmt: skip
+
+    def _on_demand(self, nodes: Sequence[str]) -> bool | None:
+        """By the first of its nodes that is to be seen: a gang lives in one pool."""
+        seen = next((self._view.nodes[name] for name in nodes if name in self._view.nodes), None)
+        return seen.on_demand if seen is not None else None
 
     def _gave_up(self, job: Job) -> bool:
         """Did we give up the attempt that a drain has stopped? The archive is asked once for each stop."""

@@ -40,13 +40,15 @@ def gpus_per_node(job: Job) -> int:
     return job.gpus_per_rank * max(Counter(job.rank_nodes).values(), default=0)
 
 
-def choose(job: Job, good: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...] | None:
-    """The job's own nodes where they are good, the free good ones for the rest; None if there are not enough."""
+def choose(job: Job, good: Sequence[str], suspects: Sequence[str], need: int = 0) -> tuple[str, ...] | None:
+    """The job's own nodes where they are good, the free good ones for the rest; None if there are not enough. `need`:
+    how many, where that is more than its own."""
     shunned = frozenset(suspects)
     usable = dict.fromkeys(n for n in good if n not in shunned)
     own = frozenset(job.nodes)
     spare = iter([n for n in usable if n not in own])
-    chosen = [n if n in usable else next(spare, None) for n in job.nodes]
+    wanted = [*job.nodes, *[""] * (need - len(job.nodes))]
+    chosen = [n if n in usable else next(spare, None) for n in wanted]
     return tuple(n for n in chosen if n is not None) if None not in chosen else None
 
 

@@ -183,6 +183,16 @@ def waits(recovery: Recovery, why: str, at: float) -> Notice:
     return Notice(key, "warning", f"{recovery.job} waits for capacity", body, "", at)
 
 
+def no_arrivals(recovery: Recovery, at: float) -> Notice:
+    body = (
+        f"{recovery.job} is stopped: nodes for it are made on demand, and {recovery.arrivals} in a row came sick or "
+        "did not come. No more are asked for until jobs.capacity_s has passed; it goes on before that as soon as there "
+        "are enough good nodes. Look at whoever makes the nodes: limits, capacity, images."
+    )
+    key = f"{recovery.job}/arrivals/{recovery.attempt}"
+    return Notice(key, "urgent", f"{recovery.job} gets no good nodes", body, "", at)
+
+
 def cannot_stop(recovery: Recovery, why: str, at: float) -> Notice:
     """Once a day while it lasts."""
     body = f"{recovery.job} cannot be restarted yet: {why}. Look for processes that do not end on its nodes."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sickbay.core import capacity, explain, progress, suspects
+from sickbay.core import arrivals, capacity, explain, progress, suspects
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -42,7 +42,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
-    recovery = progress.note(recovery, s, now)
+    recovery = arrivals.note(progress.note(recovery, s, now), s)
     silent: list[tuple[str, str]] = []
     for _ in range(8):
         if recovery.phase in ENDS:
@@ -56,6 +56,8 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
             break
         silent += _silent(s, recovery, moved)
         recovery = _entering(s, moved, move[1], now)
+        if recovery.phase is P.WAITING_FOR_CAPACITY and move[0] is E.SPARED:
+            recovery = arrivals.told(recovery, policy, now)
         s = replace(s, outcome=None)
     return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(silent))
 
@@ -77,7 +79,7 @@ def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
     return Recovery(
         job=job.id, phase=P.RUNNING, attempt=job.attempt, step=first, entered=now.watch, deadline=None,
         nodes=job.nodes, job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner,
-        journal=(entry,), cluster=cluster,
+        journal=(entry,), cluster=cluster, on_demand=bool(s.on_demand),
     )  # fmt: skip
 
 
@@ -212,6 +214,8 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if isinstance(outcome, Done):
         if r.by_drain:
             return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
+        if arrivals.was_absent(r):
+            return (E.SPARED, "it had not begun, for want of nodes"), r
         return (E.DONE, outcome.detail or "every rank is stopped"), r
     if (refused or _due(r, now)) and progress.has_moved(r, job):
         return (E.PROGRESSED, f"it makes steps again ({job.step})"), _alive(r, job, now)
@@ -259,17 +263,21 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
     good = s.good or ()
-    nodes = capacity.choose(job, good, r.suspects) or capacity.choose(
-        job, good, ()
-    )  # suspects are swapped out if possible
+    need = arrivals.needed(job, r)
+    nodes = capacity.choose(job, good, r.suspects, need)
+    if nodes is None and arrivals.may_ask(r, policy):
+        nodes = arrivals.at_hand(job, good, r.suspects, need)
+    elif nodes is None:
+        nodes = capacity.choose(job, good, (), need)  # suspects are swapped out if possible
     if nodes is not None and now.watch < capacity.again_at(r):
         return None, replace(r, refusal=r.journal[-1].why)
     if nodes is not None:
-        return (E.FOUND, capacity.words(job, nodes)), replace(r, nodes=nodes, barren=barren)
-    need = len(job.nodes)
+        missing = need - len(nodes)
+        found = arrivals.words(nodes, missing) if missing else capacity.words(job, nodes)
+        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, expects=missing)
     why = f"needs {need} good nodes, {len(good)} are known to be good and free"
     if _due(r, now):
-        return (E.TIMED_OUT, why), replace(r, refusal=why)
+        return (E.TIMED_OUT, why), replace(r, refusal=why, arrivals=0)  # what did not come then may come now
     return None, replace(r, refusal=why)
 
 
@@ -284,9 +292,12 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if job.attempt >= wanted and job.phase in DEAD:
         by = job.stopped_by.removeprefix("drain:") if job.stopped_by.startswith("drain:") else ""
         event = E.DRAINED if by else E.DIED
+        r = arrivals.came_sick(r) if by else r
         return (event, f"attempt {job.attempt}: {_how_it_died(job)}"), replace(r, attempt=job.attempt, by_drain=by)
     if isinstance(outcome, Done):
         r = replace(r, pending=None)
+    if _is_in_line(r, job) and r.expects and job.phase is JobPhase.PENDING:
+        return arrivals.wait(r, job, policy, now)
     if _is_in_line(r, job):
         return None, _in_line(r, job, policy, now)
     if r.refusal:  # it waited until now: the time of a start begins here
@@ -320,6 +331,8 @@ def _resumed(r: Recovery, job: Job, now: Now) -> Recovery:
         progressed=now.watch,
         restarts=r.restarts + 1,
         by_drain="",
+        expects=0,
+        arrivals=0,
     )
 
 
@@ -366,7 +379,7 @@ def _ask_restart(r: Recovery, job: Job) -> Recovery:
     from_step = start.step if start else 0
     lost = max(0, r.job_step - from_step)
     action = _ask(r, Verb.RESTART_JOB, r.nodes, attempt=r.attempt + 1, from_step=from_step,
-                  from_attempt=start.attempt if start else 0)  # fmt: skip
+                  from_attempt=start.attempt if start else 0, on_demand=int(r.on_demand))  # fmt: skip
     return replace(r, pending=action, checkpoint_step=from_step if start else -1, lost_steps=lost)
 
 

@@ -27,6 +27,7 @@ class JobEvent(StrEnum):
     GIVEN_UP = "GIVEN_UP"
     FOUND = "FOUND"
     REFUSED = "REFUSED"
+    ABSENT = "ABSENT"  # the nodes that it asked for did not come
     ALIVE = "ALIVE"
     TIMED_OUT = "TIMED_OUT"
     COMPLETED = "COMPLETED"
@@ -49,7 +50,7 @@ TABLE: dict[RecoveryPhase, dict[JobEvent, RecoveryPhase]] = {
     P.WAITING_FOR_CAPACITY: {E.FOUND: P.RESTARTING, E.GIVEN_UP: P.FAILED, E.ALIVE: P.RUNNING,
                              E.TIMED_OUT: P.WAITING_FOR_CAPACITY, **_OTHERS},
     P.RESTARTING: {E.PROGRESSED: P.RUNNING, E.DIED: P.STOPPING, E.TIMED_OUT: P.STOPPING, E.DRAINED: P.STOPPING,
-                   E.REFUSED: P.WAITING_FOR_CAPACITY, **_OTHERS},
+                   E.REFUSED: P.WAITING_FOR_CAPACITY, E.ABSENT: P.STOPPING, **_OTHERS},
     P.COMPLETED: {},
     P.FAILED: {},
     P.STOPPED: {},

@@ -116,6 +116,7 @@ class JobSlice:
     kinds: dict[str, str] = field(default_factory=dict)  # fault -> kind, from the catalog
     verdict: BlameVerdict | None = None  # of the dead ranks' logs
     good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
+    on_demand: bool | None = None  # are its nodes made when work waits for them? None: none of them is to be seen
     paused: str = ""
     given_up: bool = False  # it has no record because the last one gave up this very attempt
 

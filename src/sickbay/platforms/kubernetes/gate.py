@@ -4,8 +4,9 @@
 `newcomer`; set by the kubelet itself (--register-with-taints, the only way without a race) or by us at first sight,
 when kubernetes.gate is on, and always for the successor of a replaced machine. Core opens a newcomer case for a node
 behind it; RELEASE takes it off when the checks have passed. So a gate is closed only where a case may take the node out
-(`may_close`): nobody would open it else. A node's gate is closed once in its life, which is noted on the node whoever
-closed it, and never over work that is already there.
+(`may_close`): nobody would open it else. Karpenter's nodes get none from us unless their NodePool declares the taint in
+startupTaints: it would make another node for each that we taint. A node's gate is closed once in its life, which is
+noted on the node whoever closed it, and never over work that is already there.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sickbay.kube import names
 from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject, Taint
 from sickbay.platforms.kubernetes import marks, successors
+from sickbay.platforms.kubernetes.machines import karpenter
 from sickbay.platforms.kubernetes.sight import pods_on
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.successors import Successor, pool_of
@@ -118,6 +120,12 @@ def mind(site: Site, node: NodeObject, lines: list[Successor]) -> str:
     """Close the gate if this node needs one, and strike its line out; why it is closed, or ""."""
     due = successors.answered_by(site, lines, node)
     why = needs_gate(site, node, due)
+    if why and not _may_taint(site, node):
+        log.warning(
+            "gate left open node=%s: its NodePool does not declare %s in startupTaints, and Karpenter would make "
+            "another node in its place", node.metadata.name, site.keys.newcomer,
+        )  # fmt: skip
+        return ""
     if not why or not close_gate(site, node.metadata.name):
         return ""
     if due is not None:
@@ -135,6 +143,12 @@ def needs_gate(site: Site, node: NodeObject, due: Successor | None) -> str:
     if due is not None:
         return f"it takes the place of {due.instance}, which {due.key} replaced"
     return "kubernetes.gate is on" if site.settings.gate and _age(site, node) <= NEW_S else ""
+
+
+def _may_taint(site: Site, node: NodeObject) -> bool:
+    return (
+        is_gated(site, node) or not karpenter.claims_it(node) or karpenter.declares(site.api, node, site.keys.newcomer)
+    )
 
 
 def is_gated(site: Site, node: NodeObject) -> bool:

@@ -83,6 +83,7 @@ def show(
         findings=(*told.findings, *findings_on(site, node), *(() if said.readable else (_unreadable(site, node),))),
         last_check=memory.heard(meta.name, meta.uid, meta.label(keys.last_check)),
         capacity=machines.capacity(site, node),
+        on_demand=machines.on_demand(site, node),
         opted_out=meta.label(keys.opt_out) == "true",
         version=meta.version,
     )

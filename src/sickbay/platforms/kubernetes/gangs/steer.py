@@ -23,7 +23,11 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def suspects(found: Found, action: Action) -> list[str]:
-    """Nodes it ran on that the brain does not want it to use again."""
+    """Nodes it ran on that the brain does not want it to use again. None by name where nodes come on demand: Karpenter
+    makes no node for a pod whose affinity speaks of metadata.name or kubernetes.io/hostname, so there the mark on a
+    sick node (cordon and taint) alone keeps it off, and goes with its case."""
+    if action.args.get("on_demand") == "1":
+        return []
     stop = words.read_stop(found.gang.object.metadata.annotation(words.STOPPED))
     wanted = set(action.nodes)
     return sorted(node for node in dict.fromkeys(stop.nodes if stop else ()) if node and node not in wanted)

@@ -54,6 +54,16 @@ def capacity(site: Site, node: NodeObject) -> str:
     return f"{source}, {kind}" if source and kind else source or kind
 
 
+def on_demand(site: Site, node: NodeObject) -> bool:
+    """Does an autoscaler make others like it when pods wait, and remove it when it is idle? Karpenter's own say so;
+    what else does, kubernetes.on_demand_pools says."""
+    if karpenter.claims_it(node) or not site.settings.on_demand_pools:
+        return karpenter.claims_it(node)
+    labels = node.metadata.labels or {}
+    pool = next((labels[key] for key in site.settings.pool_labels if labels.get(key)), "default")
+    return pool in site.settings.on_demand_pools
+
+
 # --- what the provider says -------------------------------------------------------------------------------------------
 
 

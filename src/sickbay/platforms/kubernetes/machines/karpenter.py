@@ -1,8 +1,8 @@
 """Karpenter: the NodeClaim behind a node, whether its NodePool would make another, and giving it back.
 
-Called by replace.py through machines/__init__.py. Field names: Karpenter's CRDs, karpenter.sh/v1. A NodeClaim keeps
-its finalizer until the provider has let the instance go, so a claim that is not there any more is a machine that is
-gone. It must never touch a NodePool.
+Called by replace.py through machines/__init__.py, and by gate.py. Field names: Karpenter's CRDs, karpenter.sh/v1. A
+NodeClaim keeps its finalizer until the provider has let the instance go, so a claim that is not there any more is a
+machine that is gone. It must never touch a NodePool.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from sickbay.errors import ApiError
 from sickbay.kube.api import Api, segment
-from sickbay.kube.objects import Condition, Meta, NodeObject, Shape
+from sickbay.kube.objects import Condition, Meta, NodeObject, Shape, Taint
 
 BASE = "/apis/karpenter.sh/v1"
 POOL_LABEL = "karpenter.sh/nodepool"
@@ -34,8 +34,17 @@ class Claim(Shape):
     status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
 
 
+class TemplateSpec(Shape):
+    startup_taints: list[Taint] | None = None
+
+
+class Template(Shape):
+    spec: TemplateSpec = msgspec.field(default_factory=TemplateSpec)
+
+
 class PoolSpec(Shape):
     limits: dict[str, Any] | None = None
+    template: Template = msgspec.field(default_factory=Template)
 
 
 class PoolStatus(Shape):
@@ -104,6 +113,14 @@ def no_successor(api: Api, node: NodeObject, gpu_resource: str) -> str:
     if ready is not None and ready.status == "False":
         return f"its NodePool {name} is not ready: {ready.reason} {ready.message}".strip()[:300]
     return _over(pool, gpu_resource) or _stuck(api, name)
+
+
+def declares(api: Api, node: NodeObject, taint: str) -> bool:
+    """Does its NodePool say in startupTaints that a new node carries this taint for a while? One that it does not
+    expect makes Karpenter count the node as useless for the pods that wait, and make another."""
+    name = node.metadata.label(POOL_LABEL)
+    pool = api.find(f"{BASE}/nodepools/{segment(name)}", Pool) if name else None
+    return pool is not None and any(one.key == taint for one in pool.spec.template.spec.startup_taints or ())
 
 
 def _over(pool: Pool, gpu_resource: str) -> str:

@@ -1,0 +1,103 @@
+"""A job whose nodes are made on demand: it asks by running for what is missing, and stops asking in time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sickbay.core.recover import decide
+from sickbay.core.turn import JobSlice, Now
+from sickbay.model import Done, Job, JobPhase, Recovery, RecoveryPhase, Verb
+from sickbay.settings import JobPolicy
+from tests.builders import WALL, a_case, a_job, a_recovery
+
+P = RecoveryPhase
+POLICY = JobPolicy()
+FOUR = ("n1", "n2", "n3", "n4")
+STOPPED = a_job(JobPhase.STOPPED, FOUR, stopped_by="drain:n1.1")
+
+
+def waiting(**changed: Any) -> Recovery:
+    return a_recovery(P.WAITING_FOR_CAPACITY, **{"nodes": FOUR, "on_demand": True, "suspects": ("n1",), **changed})
+
+
+def restarting(**changed: Any) -> Recovery:
+    return a_recovery(P.RESTARTING, **{"nodes": FOUR[1:], "on_demand": True, "expects": 1, **changed})
+
+
+def pending(**changed: Any) -> Job:
+    return a_job(JobPhase.PENDING, FOUR[1:], **{"attempt": 2, "ranks": 4, "unplaced": 1, **changed})
+
+
+def after(r: Recovery, job: Job, now: float = 1_100.0, **seen: Any) -> Recovery:
+    found = decide(replace(JobSlice(job=job, recovery=r), **seen), POLICY, Now(now, WALL + now)).recovery
+    assert found is not None
+    return found
+
+
+def test_a_job_is_let_run_on_the_good_nodes_there_are_and_asks_for_the_missing_one() -> None:
+    r = after(waiting(), STOPPED, good=("n2", "n3", "n4"))
+    assert (r.phase, r.nodes, r.expects) == (P.RESTARTING, ("n2", "n3", "n4"), 1)
+    assert r.pending is not None
+    assert (r.pending.verb, r.pending.nodes, r.pending.args["on_demand"]) == (Verb.RESTART_JOB, r.nodes, "1")
+    assert r.journal[-1].why == ("3 nodes are good and free, 1 more is made on demand once the job waits for them")
+
+
+def test_with_enough_good_nodes_nothing_is_asked_for() -> None:
+    r = after(waiting(), STOPPED, good=("n2", "n3", "n4", "n9"))
+    assert (r.phase, r.expects) == (P.RESTARTING, 0)
+
+
+def test_where_nobody_makes_nodes_a_job_waits_for_those_that_are_there() -> None:
+    r = after(waiting(on_demand=False), STOPPED, good=("n2", "n3", "n4"))
+    assert (r.phase, r.refusal) == (
+        P.WAITING_FOR_CAPACITY,
+        "needs 4 good nodes, 3 are known to be good and free",
+    )
+
+
+def test_that_nodes_come_on_demand_is_remembered_when_the_autoscaler_has_removed_them_all() -> None:
+    r = after(a_recovery(nodes=FOUR), a_job(nodes=FOUR), on_demand=True)
+    assert r.on_demand
+    assert after(r, a_job(nodes=FOUR, step=101), on_demand=None).on_demand
+    assert not after(r, a_job(nodes=FOUR, step=101), on_demand=False).on_demand
+
+
+def test_what_was_asked_for_is_waited_for_and_nothing_else_is_asked_meanwhile() -> None:
+    r = after(restarting(), pending())
+    assert (r.phase, r.pending) == (P.RESTARTING, None)
+    assert r.refusal == "attempt 2 waits for 1 nodes that are made on demand"
+    again = after(r, pending(), 1_100.0 + POLICY.arrival_s - 1)
+    assert (again.phase, again.arrivals) == (P.RESTARTING, 0)
+
+
+def test_after_three_that_did_not_come_it_is_stopped_and_its_owner_told() -> None:
+    r = after(restarting(), pending())
+    for turn in range(1, 4):
+        assert r.phase is P.RESTARTING
+        r = after(r, pending(), 1_100.0 + turn * POLICY.arrival_s)
+    assert (r.phase, r.arrivals) == (P.STOPPING, 3)
+    assert r.pending is not None
+    assert (r.pending.verb, r.pending.args["attempt"]) == (Verb.STOP_JOB, "2")
+    stopped = a_job(JobPhase.STOPPED, FOUR[1:], attempt=2)
+    r = after(r, stopped, 4_000.0, outcome=Done(), answers=r.pending.key, good=("n2", "n3", "n4"))
+    assert (r.phase, r.blame) == (P.WAITING_FOR_CAPACITY, None)
+    assert [n.title for n in r.notices] == ["llama gets no good nodes"]
+    assert r.refusal == "needs 4 good nodes, 3 are known to be good and free"
+
+
+def test_a_node_that_came_sick_counts_and_so_does_not_spend_an_attempt() -> None:
+    case = a_case(node="n9")
+    died = a_job(JobPhase.STOPPED, (*FOUR[1:], "n9"), attempt=2, stopped_by=f"drain:{case.id}")
+    r = after(restarting(barren=2), died, cases=(case,))
+    assert (r.phase, r.by_drain, r.arrivals, r.barren) == (P.STOPPING, case.id, 1, 1)
+
+
+def test_after_a_first_step_the_count_begins_anew() -> None:
+    r = after(restarting(arrivals=2, checkpoint_step=80), a_job(nodes=FOUR, attempt=2, step=81))
+    assert (r.phase, r.arrivals, r.expects) == (P.RUNNING, 0, 0)
+
+
+def test_after_a_while_what_did_not_come_is_asked_for_anew() -> None:
+    r = after(waiting(arrivals=3, deadline=2_000.0), STOPPED, 2_000.0, good=("n2", "n3", "n4"))
+    assert (r.phase, r.arrivals) == (P.RESTARTING, 0)
