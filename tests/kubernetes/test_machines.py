@@ -18,6 +18,7 @@ from sickbay.kube.api import Api
 from sickbay.kube.objects import JobObject, Meta, NodeObject, NodeSpec
 from sickbay.model import Change, Done, Failed, Lost, NodeDeleted, Outcome, Retry, Started, Verb
 from sickbay.platforms.kubernetes import groups, machines, node_jobs, node_reboot
+from sickbay.platforms.kubernetes.answer import Answer
 from sickbay.platforms.kubernetes.cordon import release
 from sickbay.platforms.kubernetes.machines import karpenter
 from sickbay.platforms.kubernetes.machines.aws import Meaning, instance_id, meaning, open_aws, region_of
@@ -253,7 +254,7 @@ def test_a_job_that_says_why_it_did_not_reboot_is_heard(ward: Ward, monkeypatch:
     name = ward.node(provider_id="")
     action = ward.sent(name, Verb.REBOOT)
     ward.ask(action)
-    monkeypatch.setattr(node_reboot, "refused", lambda *_: "this boot is another one")
+    monkeypatch.setattr(node_reboot, "standing", lambda *_: Answer(action.key, error="this boot is another one"))
     said = ward.ask(action, call=False)
     assert isinstance(said, Failed)
     assert "this boot is another one" in said.why

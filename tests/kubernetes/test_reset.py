@@ -208,7 +208,7 @@ def test_a_reboot_job_boots_the_machine_it_was_meant_for(site: Site, nodes: Node
         node_reboot.send(site, action, action.before.boot_id)
         until(lambda: boot_of(the_node(site, name)) != action.before.boot_id, "a new boot id")
         assert kubelet.machines[name].ran == [("systemctl", "reboot")]
-        assert node_reboot.refused(site, action) == ""
+        assert getattr(node_reboot.standing(site, action), "error", "") == ""
 
 
 def test_a_reboot_job_that_comes_late_does_nothing(site: Site, nodes: Nodes, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_reboot_job_that_comes_late_does_nothing(site: Site, nodes: Nodes, tmp
     with machines(site.api, [name], tmp_path) as kubelet:
         action = treating(site, name, Verb.REBOOT)
         node_reboot.send(site, action, "an-older-boot")
-        why = until(lambda: node_reboot.refused(site, action), "its answer")
+        why = until(lambda: getattr(node_reboot.standing(site, action), "error", ""), "its answer")
         assert "it has booted since" in why
         assert kubelet.machines[name].ran == []
 

@@ -364,6 +364,7 @@ class Desk(Asking):
         stored = self._view.cases.get(owner)
         if stored is not None and words and stored.value.refusal != words and not machine.is_frozen(stored.value):
             case = replace(stored.value, refusal=words)
+            log.info("case=%s phase=%s waits_for=%r", case.id, case.phase, words)
             self._records.put_case(case, False, (), patience=keeping.patience_with_words(case))
 
     def put_sent(self, owner: str, action: Action) -> None:

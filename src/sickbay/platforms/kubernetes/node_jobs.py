@@ -3,7 +3,8 @@
 verify, collect, reset, node_reboot, sweep and quarantine call it. Idempotent by the action's key, which names the Job;
 it needs no scheduler, tolerates every taint, has no token, and its answer is the pod's termination message, so nothing
 but the API server is needed. One write a Job; the TTL controller cleans up. A Job that gave no answer, or was not let
-in, is "could not look" and must never be taken for a pass, nor for a fault.
+in, is "could not look" and must never be taken for a pass, nor for a fault. One that somebody holds back (a queue, a
+quota) is taken back after a while: what has waited must not begin when nobody expects it any more.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.api import segment
-from sickbay.kube.objects import ContainerState, JobObject, NodeObject, PodObject
+from sickbay.kube.objects import ContainerState, JobObject, Meta, NodeObject, PodObject
+from sickbay.platforms.kubernetes import held_back
 from sickbay.platforms.kubernetes.answer import Answer, Blind, decode
 from sickbay.platforms.kubernetes.site import Site
 
@@ -54,9 +57,10 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Under way; `detail` says how far."""
+    """Under way; `detail` says how far. `held`: it has no pod, because somebody keeps it from starting."""
 
     detail: str
+    held: bool = False
 
 
 def name_of(kind: str, node: str, key: str) -> str:
@@ -82,7 +86,8 @@ def run(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Runn
     job = find(site, errand.kind, node.metadata.name, key)
     if job is None:
         return start(site, key, node, errand)
-    return standing(site, key, job)
+    stands = standing(site, key, job)
+    return given_up(site, job, stands, errand.start_s) if isinstance(stands, Running) else stands
 
 
 def start(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Running | Blind:
@@ -90,7 +95,7 @@ def start(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Ru
         site.api.create(names.jobs(site.settings.namespace), body(site, key, node, errand), JobObject)
     except ApiError as error:
         if error.refused and not error.passing:  # a quota, a policy, a webhook: nothing was looked at, nothing was done
-            return Blind(f"its Job was refused: {error.said}")
+            return Blind(held_back.refused(site, error.said))
         if not error.conflict:
             raise
         job = find(site, errand.kind, node.metadata.name, key)  # another leader was faster: its Job is ours
@@ -100,8 +105,22 @@ def start(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Ru
 
 def standing(site: Site, key: str, job: JobObject) -> Answer | Running | Blind:
     """Where this Job stands, from its pod and its own conditions."""
-    pods = site.api.list(names.pods(site.settings.namespace), PodObject, labelSelector=f"{POD_OF}={job.metadata.name}")
-    return judged(key, job, pods, site.server_now())
+    pods = pods_of(site, job.metadata.name)
+    stands = judged(key, job, pods, site.server_now())
+    if isinstance(stands, Running) and not pods and (why := held_back.why(site, job)):
+        return Running(why, held=True)
+    return stands
+
+
+def pods_of(site: Site, job: str) -> list[PodObject]:
+    return site.api.list(names.pods(site.settings.namespace), PodObject, labelSelector=f"{POD_OF}={job}")
+
+
+def given_up(site: Site, job: JobObject, stands: Running, patience_s: float) -> Running | Blind:
+    """One that has been held back for so long is taken back, and nobody could look: why, in words."""
+    if not stands.held or age_of(job.metadata, site.server_now()) < patience_s:
+        return stands
+    return Blind(stands.detail) if take_back(site, job.metadata.name) is Taken.BACK else stands
 
 
 def judged(key: str, job: JobObject, pods: Sequence[PodObject], now: float) -> Answer | Running | Blind:
@@ -151,14 +170,14 @@ def _states(pod: PodObject) -> list[ContainerState]:
 def _cannot_start(pods: Sequence[PodObject], now: float) -> str:
     for pod in pods:
         for waiting in (state.waiting for state in _states(pod)):
-            if waiting is not None and waiting.reason in NEVER_STARTS and _age(pod, now) > STUCK_S:
+            if waiting is not None and waiting.reason in NEVER_STARTS and age_of(pod.metadata, now) > STUCK_S:
                 return f"its pod cannot start: {waiting.reason}: {waiting.message[:160]}"
     return ""
 
 
-def _age(pod: PodObject, now: float) -> float:
+def age_of(made: Meta, now: float) -> float:
     try:
-        return now - datetime.fromisoformat(pod.metadata.creation_timestamp.replace("Z", "+00:00")).timestamp()
+        return now - datetime.fromisoformat(made.creation_timestamp.replace("Z", "+00:00")).timestamp()
     except ValueError:
         return 0.0
 
@@ -166,6 +185,41 @@ def _age(pod: PodObject, now: float) -> float:
 def stop(site: Site, kind: str, node: str, key: str) -> None:
     """End a Job and its pod, whatever it is at. No error when it is not there."""
     site.api.delete(path_of(site, name_of(kind, node, key)), {"propagationPolicy": "Background"})
+
+
+# --- taking back ------------------------------------------------------------------------------------------------------
+
+
+class Taken(Enum):
+    BACK = "it is not there, and nothing of it runs"
+    GOING = "it is being removed, or moved while we looked: ask again"
+    BEGUN = "it has begun: too late"
+
+
+def take_back(site: Site, name: str) -> Taken:
+    """Delete a Job that has not begun: this very one as it was read, so that one which starts meanwhile is seen. Its
+    pods go with it, and only when none is left it is surely back."""
+    job, pods = site.api.find(path_of(site, name), JobObject), pods_of(site, name)
+    if any(has_begun(pod) for pod in pods) or (job is not None and has_ended(job)):
+        return Taken.BEGUN
+    if job is None:
+        return Taken.GOING if pods else Taken.BACK
+    seen = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
+    try:
+        site.api.delete(path_of(site, name), {"preconditions": seen, "propagationPolicy": "Background"})
+    except ApiError as error:
+        if not error.conflict:
+            raise
+        return Taken.GOING
+    left = pods_of(site, name)
+    if any(has_begun(pod) for pod in left):
+        return Taken.BEGUN
+    return Taken.GOING if left else Taken.BACK
+
+
+def has_begun(pod: PodObject) -> bool:
+    ended = any(state.terminated for state in _states(pod))
+    return ended or pod.status.phase in ("Running", "Succeeded", "Failed")
 
 
 # --- the Job ----------------------------------------------------------------------------------------------------------

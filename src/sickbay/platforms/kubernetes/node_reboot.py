@@ -1,8 +1,9 @@
 """The Job that reboots a machine which no provider can reboot: bare metal, or kubernetes.machines = "node-job".
 
-reboot.py calls `send` after guard and note, and `refused` while it waits. The Job carries the old boot id and does
-nothing in another boot (treatments/reboot). Whether the machine has booted is seen on the node, never taken from the
-Job: a Job that ended without an answer was most likely killed by the reboot it had ordered.
+reboot.py calls `send` after guard and note, `standing` while it waits, and `take_back` when it waits in vain or a
+cancelled case asks for it. The Job carries the old boot id and does nothing in another boot (treatments/reboot).
+Whether the machine has booted is seen on the node, never taken from the Job: a Job that ended without an answer was
+most likely killed by the reboot it had ordered.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from sickbay.model import Action
 from sickbay.platforms.kubernetes import node_jobs, treatment
 from sickbay.platforms.kubernetes.answer import Answer, Blind
-from sickbay.platforms.kubernetes.node_jobs import Errand
+from sickbay.platforms.kubernetes.node_jobs import Errand, Running, Taken
 from sickbay.platforms.kubernetes.site import Site
 
 KIND = "reboot"
@@ -28,8 +29,11 @@ def send(site: Site, action: Action, boot_id: str) -> str:
     return stands.why if isinstance(stands, Blind) else ""
 
 
-def refused(site: Site, action: Action) -> str:
-    """Why the Job did not reboot the machine, in its own words; "" if it did, or has not said."""
+def standing(site: Site, action: Action) -> Answer | Running | Blind | None:
+    """Where the Job stands; None when there is none."""
     job = node_jobs.find(site, KIND, action.place.node, action.key)
-    said = node_jobs.standing(site, action.key, job) if job is not None else None
-    return said.error if isinstance(said, Answer) else ""
+    return node_jobs.standing(site, action.key, job) if job is not None else None
+
+
+def take_back(site: Site, action: Action) -> Taken:
+    return node_jobs.take_back(site, node_jobs.name_of(KIND, action.place.node, action.key))

@@ -14,7 +14,7 @@ from functools import partial
 
 from sickbay.errors import ApiError, Unreachable, UserError
 from sickbay.model import TREATMENTS, Action, Change, Failed, Fleet, Node, Outcome, Retry, Unguarded, Verb
-from sickbay.platforms.kubernetes import cordon, drain, groups, machines
+from sickbay.platforms.kubernetes import cordon, drain, groups, machines, withdrawing
 from sickbay.platforms.kubernetes.collect import collect
 from sickbay.platforms.kubernetes.gangs.checkpoint import checkpoint_job
 from sickbay.platforms.kubernetes.gangs.pulse import Pulse
@@ -36,7 +36,7 @@ Door = Callable[[Site, Action], Outcome]
 
 DOORS: Mapping[Verb, Door] = {
     Verb.CORDON: cordon.cordon,
-    Verb.RELEASE: groups.let_go(cordon.release),
+    Verb.RELEASE: groups.let_go(withdrawing.with_jobs(cordon.release)),
     Verb.DRAIN: groups.held(partial(drain.drain, is_down=machines.is_down, give_way=give_way)),
     Verb.COLLECT: collect,
     Verb.VERIFY: verify,

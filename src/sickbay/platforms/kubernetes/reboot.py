@@ -8,11 +8,13 @@ has not let through.
 from __future__ import annotations
 
 from sickbay.kube.objects import NodeObject
-from sickbay.model import Action, Done, Failed, Lost, Outcome, Started
+from sickbay.model import Action, Done, Failed, Lost, Outcome, Started, Unguarded
 from sickbay.platforms.kubernetes import node_jobs, node_reboot, out_of_service, treatment
+from sickbay.platforms.kubernetes.answer import Answer
 from sickbay.platforms.kubernetes.guard import unguarded
 from sickbay.platforms.kubernetes.machines import EC2, NODE_JOB, amazon, calls, ec2, provider_of
 from sickbay.platforms.kubernetes.machines.aws import instance_id
+from sickbay.platforms.kubernetes.node_jobs import Running, Taken
 from sickbay.platforms.kubernetes.sight import look
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.treatment import Treatment
@@ -68,12 +70,38 @@ def _watch(site: Site, action: Action, node: NodeObject, known: Treatment) -> Ou
     said = booted(site, node, known)
     if not isinstance(said, Started) or provider_of(site, node) != NODE_JOB:
         return said
-    if node_jobs.find(site, node_reboot.KIND, node.metadata.name, action.key) is None:
+    if action.args.get("withdraw") == "1" and (lost := _withdrawn(site, action, known)):
+        return lost
+    stands = node_reboot.standing(site, action)
+    if stands is None:
         return Lost(f"{action.key} never arrived: its Job was not made")
-    if why := node_reboot.refused(site, action):
-        treatment.move(site, node.metadata.name, known, treatment.FAILED, why)
-        return Failed(f"the reboot Job on {node.metadata.name}: {why}")
+    if isinstance(stands, Answer) and stands.error:
+        treatment.move(site, node.metadata.name, known, treatment.FAILED, stands.error)
+        return Failed(f"the reboot Job on {node.metadata.name}: {stands.error}")
+    if isinstance(stands, Running) and stands.held:
+        return _held_back(site, action, known, stands.detail)
     return said
+
+
+def _withdrawn(site: Site, action: Action, known: Treatment) -> Outcome | None:
+    """Taken back; None when it has begun, and is then seen to its end."""
+    taken = node_reboot.take_back(site, action)
+    if taken is Taken.BEGUN:
+        return None
+    if taken is Taken.GOING:
+        return Started(SOON_S, f"the reboot Job on {action.place.node} is being taken back")
+    why = f"the reboot Job on {action.place.node} had not started and is deleted"
+    treatment.move(site, action.place.node, known, treatment.NEVER, why)
+    return Lost(why)
+
+
+def _held_back(site: Site, action: Action, known: Treatment, why: str) -> Outcome:
+    """Waited for as long as a start may take. After that nothing was tried, so nothing harsher is next."""
+    said = f"the reboot Job on {action.place.node} does not start: {why}"
+    if site.clock.now() - known.at < node_jobs.START_S or node_reboot.take_back(site, action) is not Taken.BACK:
+        return Started(AGAIN_S, said)
+    treatment.move(site, action.place.node, known, treatment.NEVER, said)
+    return Unguarded(said)
 
 
 def booted(site: Site, node: NodeObject, known: Treatment) -> Outcome:

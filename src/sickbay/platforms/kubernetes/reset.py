@@ -11,7 +11,7 @@ from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Done, Failed, Lost, Outcome, Started, Unguarded
 from sickbay.platforms.kubernetes import node_jobs, treatment
 from sickbay.platforms.kubernetes.answer import Answer, Blind
-from sickbay.platforms.kubernetes.node_jobs import Errand, Running
+from sickbay.platforms.kubernetes.node_jobs import Errand, Running, Taken
 from sickbay.platforms.kubernetes.operands import pause, resume
 from sickbay.platforms.kubernetes.reboot import guard
 from sickbay.platforms.kubernetes.site import Site
@@ -70,9 +70,26 @@ def _look(site: Site, action: Action, node: NodeObject, known: treatment.Treatme
         return _never_made(site, action, node, known)
     stands = node_jobs.standing(site, action.key, job)
     if isinstance(stands, Running):
-        return Started(10.0, f"RESET_GPU on {node.metadata.name}: {stands.detail}")
+        return _under_way(site, action, node, known, stands)
     resume(site, node)
     return _told(site, node, known, stands)
+
+
+def _under_way(site: Site, action: Action, node: NodeObject, known: treatment.Treatment, stands: Running) -> Outcome:
+    """Taken back when a cancelled case asks for it, or when it was held back for as long as a start may take: then
+    nothing was tried, so nothing harsher is next."""
+    said = f"RESET_GPU on {node.metadata.name}: {stands.detail}"
+    withdraw = action.args.get("withdraw") == "1"
+    late = stands.held and site.clock.now() - known.at >= node_jobs.START_S
+    name = node_jobs.name_of(KIND, node.metadata.name, action.key)
+    if not (withdraw or late) or (taken := node_jobs.take_back(site, name)) is Taken.BEGUN:
+        return Started(10.0, said)
+    if taken is Taken.GOING:
+        return Started(1.0, f"RESET_GPU on {node.metadata.name} is being taken back")
+    resume(site, node)
+    why = f"the reset Job on {node.metadata.name} had not started and is deleted" if withdraw else said
+    treatment.move(site, node.metadata.name, known, treatment.NEVER, why)
+    return Lost(why) if withdraw else Unguarded(why)
 
 
 def _ended(known: treatment.Treatment) -> Outcome | None:

@@ -17,7 +17,7 @@ from datetime import datetime
 from sickbay.kube import names
 from sickbay.kube.objects import JobObject, NodeObject, PodObject
 from sickbay.model import Action, Done, Failed, Finding, Outcome, Started, Status
-from sickbay.platforms.kubernetes import node_jobs
+from sickbay.platforms.kubernetes import held_back, node_jobs
 from sickbay.platforms.kubernetes.answer import Answer, Blind, blind_findings, unpack
 from sickbay.platforms.kubernetes.node_jobs import Errand, Running
 from sickbay.platforms.kubernetes.site import Site
@@ -162,7 +162,8 @@ def _gang(site: Site, action: Action, checks: tuple[str, ...]) -> Outcome:
     stands |= begun
     left = sum(name not in stands or isinstance(stands[name], Running) for name in action.nodes)
     if left:
-        return Started(2.0, f"{len(action.nodes) - left} of {len(action.nodes)} nodes have answered")
+        held = next((f"; {one.detail}" for one in stands.values() if isinstance(one, Running) and one.held), "")
+        return Started(2.0, f"{len(action.nodes) - left} of {len(action.nodes)} nodes have answered{held}")
     found: list[Finding] = []
     for name in action.nodes:
         said = stands[name]
@@ -179,10 +180,19 @@ def _standings(site: Site, key: str, selector: str) -> dict[str, Answer | Runnin
     for pod in site.api.list(names.pods(namespace), PodObject, labelSelector=selector):
         pods.setdefault(pod.spec.node_name, []).append(pod)
     stands: dict[str, Answer | Running | Blind] = {}
+    held: list[tuple[str, JobObject]] = []
     for job in jobs:
         where = str(job.spec.get("template", {}).get("spec", {}).get("nodeName", ""))
         stands[where] = node_jobs.judged(key, job, pods.get(where, ()), site.server_now())
-    return stands
+        if isinstance(stands[where], Running) and where not in pods:
+            held.append((where, job))
+    return stands | _held_back(site, held)
+
+
+def _held_back(site: Site, held: Sequence[tuple[str, JobObject]]) -> dict[str, Answer | Running | Blind]:
+    """What keeps the Jobs of a gang from starting. They are made alike, so who holds back one is named for all."""
+    why = held_back.why(site, held[0][1]) if held else ""
+    return {where: node_jobs.given_up(site, job, Running(why, held=bool(why)), GANG_START_S) for where, job in held}
 
 
 def _begin(site: Site, key: str, missing: Sequence[str], job: Errand) -> dict[str, Answer | Running | Blind]:
