@@ -83,6 +83,7 @@ class SimNode:
     ailments: list[Ailment] = field(default_factory=list)
     mark: str = ""  # case id in our mark
     closed: bool = False  # closed for new work in the name of our mark
+    written: tuple[float, str, bool] = (0.0, "", False)  # when our mark was last written, and what it was before
     others: list[str] = field(default_factory=list)  # who else closed it
     gate: bool = False
     opted_out: bool = False

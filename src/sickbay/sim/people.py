@@ -75,6 +75,38 @@ class People:
             world.shelf.put(node.gpus)
             world.treatments.new_instance(node)
 
+    def reboot(self, name: str, by: str = "admin") -> bool:
+        """An administrator reboots the machine, whatever anybody else has in mind. False where nobody can: it is gone,
+        out of reach, without power, or being treated."""
+        world, node = self.world, self.world.nodes[name]
+        if node.gone or node.treating or not node.reachable or not node.powered:
+            return False
+        world.note("person", name, act="reboot", by=by, jobs=node.job or "-")
+        world.treatments.take_down(node)
+        world.touch(node)
+        instance, boots = node.instance, node.boots
+        world.after(world.stream("admin").uniform(150.0, 400.0), lambda: self._rebooted(name, instance, boots))
+        return True
+
+    def _rebooted(self, name: str, instance: str, boots: int) -> None:
+        world, node = self.world, self.world.nodes[name]
+        if node.instance == instance and node.boots == boots and not node.gone and node.powered and not node.treating:
+            world.treatments.cure(node, "reboot")
+            if not node.node_sign("down"):
+                world.treatments.boot(node)
+            world.truth_changed(node)
+
+    def revive(self, name: str) -> bool:
+        """A machine that was down comes back by itself (a watchdog, a provider that mended its host)."""
+        world, node = self.world, self.world.nodes[name]
+        if node.up or node.gone or node.treating or not node.powered:
+            return False
+        node.ailments = [a for a in node.ailments if not a.kind.signs.get("down")]
+        world.note("came-back", name)
+        world.treatments.boot(node)
+        world.truth_changed(node)
+        return True
+
     def silence_agent(self, name: str, for_s: float = float("inf")) -> None:
         """The agent of this node stops reporting; the node itself is well."""
         node, world = self.world.nodes[name], self.world

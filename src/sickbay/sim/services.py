@@ -56,6 +56,19 @@ class Services:
             self._away[name] = 1
             self.back(name)
 
+    def forget(self, last_s: float) -> list[str]:
+        """The platform's own store crashed and lost what it had acknowledged in the last so many seconds: marks that
+        were put on are off, marks that were taken off are on again. Nobody did that. Returns whose."""
+        world, lost = self.world, []
+        for node in world.nodes.values():
+            at, mark, closed = node.written
+            if node.present and at and world.now - at <= last_s and (mark, closed) != (node.mark, node.closed):
+                node.mark, node.closed, node.written = mark, closed, (0.0, "", False)
+                lost.append(node.name)
+                world.note("forgot", node.name, mark=mark or "-")
+                world.touch(node)
+        return lost
+
     def when_there(self, name: str, act: Act) -> None:
         """Now, or as soon as it is back."""
         if self.is_away(name):

@@ -76,6 +76,37 @@ def etcd_restored(sky: Sky) -> None:
     sky.world.after(sky.rng.uniform(600.0, 14_400.0), lambda: backup.restore(sky.world, sky.store, kept))
 
 
+def provider_turns(habits: Collection[str], sky: Sky) -> None:
+    """From now until the calm some replacements come to this."""
+    sky.world.provider.habits[sky.rng.choice(sorted(habits))] = sky.rng.choice((0.3, 1.0))
+
+
+def sick_spares(sky: Sky) -> None:
+    """Nodes without work are sick, and show it only under load."""
+    idle = sorted(n.name for n in sky.world.nodes.values() if n.present and not n.job and n.ready)
+    for name in idle[: sky.rng.randint(1, 3)]:
+        sky.world.strike("load_only", name, sky.rng.randrange(sky.world.gpus_per_node))
+
+
+def marks_forgotten(sky: Sky) -> None:
+    sky.world.services.forget(sky.rng.choice((60.0, 600.0, 7_200.0)))
+
+
+def admin_reboots(sky: Sky) -> None:
+    """Most often a node that somebody has a case about: that is what administrators do with it."""
+    nodes = sorted((n for n in sky.world.nodes.values() if n.present), key=lambda n: n.name)
+    cased = [n for n in nodes if n.mark]
+    found = cased if cased and sky.rng.random() < 0.7 else nodes
+    if found:
+        sky.world.people.reboot(sky.rng.choice(found).name)
+
+
+def comes_back(sky: Sky) -> None:
+    down = sorted(n.name for n in sky.world.nodes.values() if not n.up and not n.gone)
+    if down:
+        sky.world.people.revive(sky.rng.choice(down))
+
+
 WEATHER: Mapping[str, Kind] = {
     "cut-control": Kind(0.3, 2, partial(cut, "control")),
     "cut-data": Kind(0.2, 2, partial(cut, "data")),
@@ -87,6 +118,14 @@ WEATHER: Mapping[str, Kind] = {
     "registry-away": Kind(0.2, 2, partial(away, "registry")),
     "manager-dead": Kind(0.15, 1, partial(away, "manager")),
     "etcd-restored": Kind(0.1, 1, etcd_restored),
+    "provider-returns": Kind(0.2, 1, partial(provider_turns, ("same-parts", "same-instance"))),
+    "provider-late": Kind(0.15, 1, partial(provider_turns, ("late",))),
+    "provider-never": Kind(0.1, 1, partial(provider_turns, ("never",))),
+    "provider-sick": Kind(0.15, 1, partial(provider_turns, ("sick",))),
+    "sick-spares": Kind(0.2, 2, sick_spares),
+    "marks-forgotten": Kind(0.2, 2, marks_forgotten),
+    "admin-reboots": Kind(0.3, 4, admin_reboots),
+    "comes-back": Kind(0.3, 6, comes_back),
 }
 
 
@@ -124,3 +163,4 @@ def calm(world: World) -> None:
     """Whatever was away is back, whatever was cut is mended."""
     world.network.mend_all()
     world.services.all_back()
+    world.provider.calm()

@@ -102,11 +102,11 @@ class Treatments:
             **({"waited": waited} if waited else {}),
         )  # fmt: skip
         if verb is not Verb.RESET_GPU:
-            self._take_down(node)
+            self.take_down(node)
         world.touch(node)
         world.at(treatment.ends, lambda: self._end(treatment))
 
-    def _take_down(self, node: SimNode) -> None:
+    def take_down(self, node: SimNode) -> None:
         """A boot begins: whatever ran here, unkillable or not, is gone with it."""
         world = self.world
         world.agents.silence(node)
@@ -117,36 +117,36 @@ class Treatments:
     def _end(self, treatment: Treatment) -> None:
         node = self.world.nodes[treatment.node]
         if node.instance != treatment.instance or (node.gone and treatment.verb is not Verb.REPLACE):
-            return self._close(node, treatment, "failed", "the instance went away")
+            return self.close(node, treatment, "failed", "the instance went away")
         if treatment.verb is Verb.RESET_GPU:
             return self._reset(node, treatment)
         if treatment.verb is Verb.REPLACE:
-            return self._replace(node, treatment)
+            return self.world.provider.deliver(node, treatment)
         return self._boot(node, treatment)
 
     def _reset(self, node: SimNode, treatment: Treatment) -> None:
         if not node.up or node.hung:
-            return self._close(node, treatment, "failed", "the node does not answer nvidia-smi --gpu-reset")
+            return self.close(node, treatment, "failed", "the node does not answer nvidia-smi --gpu-reset")
         gpus = [gpu for gpu in node.gpus if treatment.device in ("", gpu.pci)]
         if not gpus or any(gpu.lost for gpu in gpus):
-            return self._close(node, treatment, "failed", f"no GPU answers at {treatment.device or 'any address'}")
+            return self.close(node, treatment, "failed", f"no GPU answers at {treatment.device or 'any address'}")
         for gpu in gpus:
             self._cure_gpu(gpu, "reset")
             self.world.agents.forget_device(node, gpu.pci)
-        return self._close(node, treatment, "done", "reset " + ", ".join(gpu.pci for gpu in gpus))
+        return self.close(node, treatment, "done", "reset " + ", ".join(gpu.pci for gpu in gpus))
 
     def _boot(self, node: SimNode, treatment: Treatment) -> None:
         world, force = self.world, FORCE[treatment.verb]
         if not node.powered:
-            return self._close(node, treatment, "failed", "the node did not come back: it has no power")
+            return self.close(node, treatment, "failed", "the node did not come back: it has no power")
         hangs = world.stream("boot").random() < world.reboot_hangs
         self.cure(node, force)
         if force == "reboot" and hangs:
             world.illness.never_came_up(node)
         if node.node_sign("down"):
-            return self._close(node, treatment, "failed", "the node did not come back")
+            return self.close(node, treatment, "failed", "the node did not come back")
         self.boot(node)
-        return self._close(node, treatment, "done", f"booted, boot id {node.boot_id}")
+        return self.close(node, treatment, "done", f"booted, boot id {node.boot_id}")
 
     def cure(self, node: SimNode, force: str) -> None:
         """What this much force truly cures is gone, or, when the repair silently failed, asleep."""
@@ -186,25 +186,16 @@ class Treatments:
         is_new = node.boots == 0  # its agent's image must be pulled first
         world.after(AGENT_UP_S, partial(world.services.when_there, "registry", wake) if is_new else wake)
 
-    def _replace(self, node: SimNode, treatment: Treatment) -> None:
-        world = self.world
-        old = node.instance
-        node.treating = ""
-        if node.present:
-            world.remove_object(node, gone=True)
-        world.shelf.put(node.gpus)
-        self.new_instance(node)
-        self._close(node, treatment, "done", f"{old} is gone; its successor is {node.instance}")
-
-    def new_instance(self, node: SimNode) -> None:
-        """Another machine joins under this name, behind the newcomer gate."""
+    def new_instance(self, node: SimNode, parts: list[SimGpu] | None = None) -> None:
+        """Another machine joins under this name, behind the newcomer gate. `parts`: with these on its board."""
         world = self.world
         node.generation += 1
         node.objects += 1
         node.instance = world.factory.instance(node.name, node.generation)
         node.uid = world.factory.uid(node.name, node.objects)
-        node.gpus, node.ailments = world.factory.gpus(), []
-        self._bring_back(node)
+        node.gpus, node.ailments, node.treating = parts or world.factory.gpus(), [], ""
+        if not parts:
+            self._bring_back(node)
         world.network.moved(node)
         node.mark, node.closed, node.others, node.gate, node.opted_out = "", False, [], True, False
         node.present, node.gone, node.recorded, node.boots = True, False, set(), -1
@@ -228,7 +219,7 @@ class Treatments:
         node.gpus[0] = part
         world.note("part-returned", node.name, serial=part.serial)
 
-    def _close(self, node: SimNode, treatment: Treatment, state: str, detail: str) -> None:
+    def close(self, node: SimNode, treatment: Treatment, state: str, detail: str) -> None:
         treatment.state, treatment.detail = state, detail
         if node.treating == treatment.key:
             node.treating = ""

@@ -23,6 +23,7 @@ from sickbay.sim.jobs import JobSpec, RealEngine, SimJob
 from sickbay.sim.kernel import KernelRing, boot_lines
 from sickbay.sim.network import Network
 from sickbay.sim.people import People
+from sickbay.sim.provider import Provider
 from sickbay.sim.services import Services
 from sickbay.sim.treatments import Treatments
 
@@ -117,7 +118,7 @@ class World:
             Gangs(self),
             People(self),
         )
-        self.network, self.services = Network(self), Services(self)
+        self.network, self.services, self.provider = Network(self), Services(self), Provider(self)
         self._build(nodes, spares, pools or {"default": nodes}, rack_size, domain_size, driver, image)
         self._wire(switch_size, zones)
         from sickbay.sim.agent import Agents

@@ -188,13 +188,17 @@ class SimulatedPlatform:
         if node.mark and node.mark != case:
             return Failed(f"{node.name} carries the mark of {node.mark}")
         if not (node.mark == case and node.closed):
-            node.mark, node.closed = case, True
+            self._write_mark(node, case)
             sick, gate = not self.world.truly_healthy(node.name), node.gate
             held = ",".join(node.others) or "-"
             self.world.note("cordon", node.name, case=case, others=held, sick=sick, gate=gate)
             self.world.touch(node)
         held = f"; also held by {', '.join(node.others)}" if node.others else ""
         return Done(f"{node.name} is closed for new work{held}")
+
+    def _write_mark(self, node: SimNode, mark: str) -> None:
+        node.written = (self.world.now, node.mark, node.closed)
+        node.mark, node.closed = mark, bool(mark)
 
     def _release(self, action: Action) -> Outcome:
         node, case = self._node(action), case_of(action)
@@ -208,7 +212,7 @@ class SimulatedPlatform:
         if not cancel and node.allocatable() < node.expected:
             return Failed(f"only {node.allocatable()} of {node.expected} GPUs are allocatable")
         if node.mark or node.closed or (node.gate and not cancel):
-            node.mark, node.closed = "", False
+            self._write_mark(node, "")
             node.gate = node.gate and cancel
             self.world.note(
                 "release", node.name, case=case, cancel=cancel, others=",".join(node.others) or "-",

@@ -1,0 +1,82 @@
+"""Providers that hand back what was sent away, platforms that forget, people who reboot: in the middle of a case.
+
+Marked scenarios show what the brain does not bear yet; whoever mends it takes the mark off.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sickbay.model import Phase
+from tests.sim.ward import Ward, names
+
+HOUR, DAY = 3600.0, 86_400.0
+SICK = "node-0005"
+
+
+FOR_EVER = pytest.mark.xfail(strict=True, reason="issue 4.4: REPLACE for ever when the provider returns the same part")
+
+
+@pytest.mark.parametrize("habit", [pytest.param("same-parts", marks=FOR_EVER), "same-instance"])
+def test_a_machine_that_comes_back_with_the_same_part_is_not_replaced_for_ever(habit: str) -> None:
+    ward = Ward()
+    ward.world.provider.habits = {habit: 1.0}
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.passes(3 * DAY)
+    assert ward.treatments(SICK).count("REPLACE") <= 2
+
+
+@pytest.mark.xfail(strict=True, reason="issue 4.16: a mark without a record strands a node in silence")
+def test_a_mark_that_came_back_after_its_case_had_ended_is_found_and_taken_off() -> None:
+    ward = Ward()
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.case(SICK) is not None).until_ended(SICK)
+    assert ward.world.services.forget(120.0) == [SICK]
+    ward.passes(6 * HOUR)
+    assert ward.world.nodes[SICK].serving()
+
+
+def test_a_mark_that_the_platform_forgot_is_not_taken_for_a_persons_uncordon() -> None:
+    ward = Ward()
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until_phase(SICK, Phase.COLLECTING)
+    assert ward.world.services.forget(3600.0) == [SICK]
+    ward.passes(6 * HOUR)
+    said = " ".join(entry.why for case in ward.ended(SICK) for entry in case.journal)
+    assert "person" not in said
+    assert ward.is_well(SICK)
+    ward.ends_well()
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.COLLECTING, Phase.VERIFYING])
+def test_an_administrators_reboot_at_any_moment_of_a_case_costs_nothing_but_time(phase: Phase) -> None:
+    ward = Ward()
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until_phase(SICK, phase)
+    assert ward.world.people.reboot(SICK)
+    ward.passes(8 * HOUR)
+    assert ward.is_well(SICK)
+    assert ward.treatments(SICK).count("REBOOT") <= 2
+    assert "REPLACE" not in ward.treatments(SICK)
+    ward.ends_well()
+
+
+def test_a_machine_that_comes_back_by_itself_in_the_middle_of_a_case_returns() -> None:
+    ward = Ward()
+    ward.world.strike("host_crash", SICK, cure="reboot")
+    ward.until(lambda: ward.case(SICK) is not None)
+    assert ward.world.people.revive(SICK)
+    ward.passes(8 * HOUR)
+    assert ward.is_well(SICK)
+    ward.ends_well()
+
+
+def test_a_successor_that_never_comes_leaves_its_case_with_a_person() -> None:
+    ward = Ward()
+    ward.submit(nodes=names(0, 4))
+    ward.world.provider.next = ["never"]
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.passes(2 * DAY)
+    assert ward.world.nodes[SICK].gone
+    assert [n for n in ward.run.mailbox.notices if SICK in n.title + n.body]
+    ward.ends_well()
