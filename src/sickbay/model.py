@@ -521,6 +521,20 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """What is held against a part, or against a node as a whole: graded, and it fades (core/suspicion.py)."""
+
+    part: str  # serial; "" for the node itself
+    strikes: int = 0  # how often it was ill again after a treatment; 0: it is not suspected, its kills are counted
+    why: str = ""
+    at: float = 0.0  # wall, of the last strike
+    load_s: float = 0.0  # good time under load since then, up to `loaded_since`
+    loaded_since: float | None = None  # watch time since which work makes steps on it
+    checked: bool = False  # it has passed a deep check since
+    kills: tuple[float, ...] = ()  # watch times at which it ended a job
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRecord:
     """What we remember about a node; an open case carries it. `last_n` makes case numbers never repeat."""
 
@@ -531,7 +545,7 @@ class NodeRecord:
     latched: tuple[Latch, ...] = ()
     quiet: Mapping[str, float] = field(default_factory=dict)  # fault|boot|device -> no case before this watch time
     past: tuple[Past, ...] = ()
-    lemon: str = ""  # why it is one, "" if not
+    lemon: str = ""  # of records of earlier versions: why it was never to be used again; read as a doubt
     boot_id: str = ""
     boot_seen: float = 0.0  # watch time at which this boot was first seen
     not_ready_since: float | None = None  # watch time
@@ -540,6 +554,7 @@ class NodeRecord:
     instance: str = ""
     notices: tuple[Notice, ...] = ()  # written, not yet delivered
     told: Mapping[str, float] = field(default_factory=dict)  # code -> watch time of the last notice about it
+    doubts: tuple[Doubt, ...] = ()  # parts that came back ill, or ended jobs
 
 
 @dataclass(frozen=True, slots=True)

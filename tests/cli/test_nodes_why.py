@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 
-from sickbay.model import Command, Latch, NodeRecord, Pause, Phase, Place, Severity
+from sickbay.model import Command, Doubt, Latch, NodeRecord, Pause, Phase, Place, Severity
 
 from .builders import XID_79, Bay, a_case, a_ledger, a_recovery
+
+DOUBT = Doubt("S1", strikes=1, why="two relapses")
 
 
 def a_latch(node: str) -> Latch:
@@ -16,13 +18,13 @@ def a_latch(node: str) -> Latch:
 
 
 def test_each_node_has_its_state(bay: Bay) -> None:
-    bay.put(a_case("gpu-17.3", Phase.DRAINING), NodeRecord("gpu-1"), NodeRecord("gpu-2", lemon="two relapses"))
+    bay.put(a_case("gpu-17.3", Phase.DRAINING), NodeRecord("gpu-1"), NodeRecord("gpu-2", doubts=(DOUBT,)))
     bay.put(NodeRecord("gpu-3", latched=(a_latch("gpu-3"),)))
     rows = [json.loads(line) for line in bay.run("nodes", "--json").out.splitlines()]
     assert [(row["node"], row["state"]) for row in rows] == [
         ("gpu-1", "well"),
         ("gpu-17", "DRAINING"),
-        ("gpu-2", "lemon"),
+        ("gpu-2", "suspect"),
         ("gpu-3", "latched"),
     ]
 
@@ -37,7 +39,7 @@ def test_the_head_says_what_stops_the_whole_fleet(bay: Bay) -> None:
 
 
 def test_why_tells_the_story_of_a_node(bay: Bay) -> None:
-    bay.put(a_case("gpu-17.3", Phase.DRAINING), NodeRecord("gpu-17", lemon="two relapses"))
+    bay.put(a_case("gpu-17.3", Phase.DRAINING), NodeRecord("gpu-17", doubts=(DOUBT,)))
     bay.end(a_case("gpu-17.2", Phase.RESOLVED))
     said = bay.run("why", "gpu-17").out
     assert "Node gpu-17: DRAINING, case gpu-17.3." in said
@@ -47,9 +49,20 @@ def test_why_tells_the_story_of_a_node(bay: Bay) -> None:
 
 
 def test_an_open_case_carries_what_is_remembered_of_its_node(bay: Bay) -> None:
-    bay.put(a_case("gpu-17.3", Phase.DRAINING, record=NodeRecord("gpu-17", lemon="two relapses")), NodeRecord("gpu-17"))
-    assert "lemon: two relapses" in bay.run("nodes").out
-    assert "It is marked a lemon: two relapses" in bay.run("why", "gpu-17").out
+    bay.put(a_case("gpu-17.3", Phase.DRAINING, record=NodeRecord("gpu-17", doubts=(DOUBT,))), NodeRecord("gpu-17"))
+    assert "suspicion: GPU S1 of gpu-17: two relapses; over after 48 more hours of good work" in bay.run("nodes").out
+    said = bay.run("why", "gpu-17").out
+    assert "Under suspicion, and taken last for managed jobs: GPU S1 of gpu-17: two relapses" in said
+    assert "sickbay node acknowledge gpu-17" in said
+
+
+def test_a_person_who_knows_better_ends_a_suspicion(bay: Bay) -> None:
+    bay.put(NodeRecord("gpu-2", doubts=(DOUBT,)), NodeRecord("gpu-1"))
+    said = bay.run("node", "acknowledge", "gpu-2", "--why", "the riser was changed")
+    assert "No longer held against gpu-2: GPU S1 of gpu-2: two relapses" in said.out
+    wishes = [(c.verb, c.target, c.why) for c in bay.all(Command)]
+    assert wishes == [("acknowledge", "gpu-2", "the riser was changed")]
+    assert "Nothing is held against node gpu-1" in bay.run("node", "acknowledge", "gpu-1").err
 
 
 def test_why_tells_the_story_of_a_job_and_of_the_case_that_hurt_it(bay: Bay) -> None:

@@ -1,10 +1,13 @@
-"""A gang goes on only on nodes that are known to be good: no verdict, no lemon, no silence."""
+"""A gang goes on only on nodes that are known to be good: no verdict, no silence; a suspect is taken last."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from sickbay.model import NodeRecord, Place
+from sickbay.core.suspicion import GOOD_S
+from sickbay.model import Doubt, NodeRecord, Place
 from sickbay.settings import Policy, Settings
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.run import SimRun
@@ -14,11 +17,11 @@ from tests.builders import a_latch
 SPARE, GOOD = "node-0002", "node-0003"
 
 
-def restarted(record: NodeRecord | None = None, strike: str = "") -> tuple[str, ...]:
+def restarted(*records: NodeRecord, strike: str = "") -> tuple[str, ...]:
     """Where a job of two nodes goes on when one of them is lost and the first spare in line is like this."""
     run = SimRun(World(5, 4, silent_failure=0.0, reboot_hangs=0.0), Settings(policy=Policy(max_verb="REPLACE")))
     world = run.world
-    if record is not None:
+    for record in records:
         run.store.create(record)
     world.submit(JobSpec("llama", ("node-0000", "node-0001"), checkpoint_every=6, init_s=10.0))
     run.add_brain()
@@ -38,10 +41,10 @@ def test_the_first_free_node_is_taken_when_it_is_good() -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        NodeRecord(SPARE, lemon="gpu-lost came back after REBOOT"),
+        NodeRecord(SPARE, doubts=(Doubt("", 1, "gpu-lost came back after REBOOT"),)),
         NodeRecord(SPARE, latched=(a_latch("row-remap-failed", place=Place(SPARE)),), quiet={"row-remap-failed": 1e9}),
     ],
-    ids=["a lemon", "a verdict without a case"],
+    ids=["a suspect", "a verdict without a case"],
 )
 def test_a_node_with_a_past_is_passed_over(record: NodeRecord) -> None:
     assert restarted(record) == ("node-0000", GOOD)
@@ -49,3 +52,30 @@ def test_a_node_with_a_past_is_passed_over(record: NodeRecord) -> None:
 
 def test_a_node_whose_instruments_are_silent_is_passed_over() -> None:
     assert restarted(strike="dcgm_dead") == ("node-0000", GOOD)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [{"doubts": (Doubt("", 1, "gpu-lost came back after REBOOT"),)}, {"lemon": "written by an earlier version"}],
+    ids=["a suspicion", "a lemon of an earlier version"],
+)
+def test_a_suspect_is_taken_when_nothing_better_is_free_and_its_good_hours_are_counted(held: dict[str, Any]) -> None:
+    assert restarted(NodeRecord(SPARE, **held), NodeRecord(GOOD, **held)) == ("node-0000", SPARE)
+
+
+def test_good_hours_under_load_end_a_suspicion_in_a_running_fleet() -> None:
+    run = SimRun(World(5, 2), Settings())
+    run.store.create(NodeRecord("node-0000", doubts=(Doubt("", 1, "it came back"),)))
+    run.world.submit(JobSpec("llama", ("node-0000",), init_s=10.0))
+    run.add_brain()
+    run.run_for(3600.0)
+    early = run.store.get(NodeRecord, "node-0000")
+    run.run_for(GOOD_S - 2 * 3600.0)
+    late = run.store.get(NodeRecord, "node-0000")
+    assert early is not None
+    assert early.value.doubts
+    assert late == early  # nothing is written while it fades
+    run.run_for(2 * 3600.0)
+    ended = run.store.get(NodeRecord, "node-0000")
+    assert ended is not None
+    assert ended.value.doubts == ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sickbay.model import Done, Failed, Finding, Lost, Outcome, Phase, Place, Status, Unguarded, Verb
+from sickbay.model import Done, Doubt, Failed, Finding, Lost, Outcome, Phase, Place, Status, Unguarded, Verb
 from sickbay.settings import Policy
 from tests.builders import (
     GPU,
@@ -264,9 +264,9 @@ def test_a_boot_does_not_clear_what_only_an_operator_clears() -> None:
 
 
 def test_an_operator_clears_everything_by_acknowledging_it() -> None:
-    record = a_record(a_latch("row-remap-failed"), quiet={"row-remap-failed": 9e9}, lemon="it came back")
+    record = a_record(a_latch("row-remap-failed"), quiet={"row-remap-failed": 9e9}, doubts=(Doubt("S1", 1),))
     bed = Bedside(record=record).commands("acknowledge")
-    assert (bed.faults, bed.record.lemon) == (set(), "")
+    assert (bed.faults, bed.record.doubts) == (set(), ())
 
 
 # --- the return -------------------------------------------------------------------------------------------------------

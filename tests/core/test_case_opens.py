@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sickbay.core import plan
-from sickbay.model import Phase, Place, Severity, Status, Verb, When
+from sickbay.model import Doubt, Phase, Place, Severity, Status, Verb, When
 from tests.builders import (
     a_blind,
     a_case,
@@ -168,11 +168,11 @@ def test_flaps_of_yesterday_are_forgiven() -> None:
     assert bed.passes("nvidia-smi", 2).phase is Phase.DISMISSED
 
 
-def test_a_relapse_starts_above_the_highest_rung_ever_tried_and_marks_a_lemon() -> None:
+def test_a_relapse_starts_above_the_highest_rung_ever_tried_and_raises_a_suspicion() -> None:
     past = (a_past(rung=Verb.POWER_CYCLE, case="n1.1"), a_past(rung=Verb.REBOOT, case="n1.2"))
     bed = Bedside(record=a_record(past=past), policy=a_policy(approval=())).finds("xid.79").until(Phase.QUEUED)
     assert bed.grants().case.rung is Verb.REPLACE
-    assert "POWER_CYCLE" in bed.record.lemon
+    assert [d.strikes for d in bed.record.doubts] == [1]
     assert "relapse of n1.1" in bed.case.journal[0].why
 
 
@@ -256,10 +256,10 @@ def test_a_newcomer_that_turns_out_sick_is_treated_like_any_other() -> None:
 
 
 def test_a_machine_exchanged_behind_our_back_starts_with_a_clean_record() -> None:
-    old = a_record(a_latch(), past=(a_past(rung=Verb.REPLACE),), lemon="it keeps failing", quiet={"gpu-lost": 9e9})
+    old = a_record(a_latch(), past=(a_past(rung=Verb.REPLACE),), doubts=(Doubt("S9", 1),), quiet={"gpu-lost": 9e9})
     bed = Bedside(record=old, node=a_node(instance="i-other")).turns()
     assert bed.last is None
-    assert (bed.record.latched, bed.record.past, bed.record.lemon) == ((), (), "")
+    assert (bed.record.latched, bed.record.past, bed.record.doubts) == ((), (), ())
 
 
 @pytest.mark.parametrize(("status", "opens"), [(Status.OK, False), (Status.UNKNOWN, False), (Status.FAILED, True)])

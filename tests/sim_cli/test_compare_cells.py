@@ -16,7 +16,7 @@ from sickbay.sim.faults import rates
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.nobody import LOOK_S, Nobody
 from sickbay.sim.originals import REQUEUE_S
-from sickbay.sim.workload import PATIENCE_S, Scene, Staff, looks_broken
+from sickbay.sim.workload import LOSS_S, PATIENCE_S, Scene, Staff, looks_broken
 from sickbay.sim.world import World
 
 CELL = Cell("rsc1", "mix")
@@ -163,3 +163,16 @@ def test_one_seed_is_refused_for_it_has_no_error_of_its_own() -> None:
 def test_an_unknown_cell_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match="llama3, rsc1"):
         cells(["lama"])
+
+
+def test_an_owner_rolls_back_when_the_loss_has_been_wrong_for_hours() -> None:
+    world = a_world(requeue_s=REQUEUE_S)
+    staff, job = Staff(world, lambda job: False), world.jobs["train"]
+    world.run_for(300.0 + 2 * HOUR)
+    world.strike("silent_corruption", "node-0000", recall=1.0)
+    world.run_for(LOSS_S + HOUR)
+    assert (staff.rolled_back, staff.exchanged) == (1, 1)
+    assert job.live
+    assert "node-0000" not in job.nodes
+    assert job_account(job, world.now).useful_gpu_hours > 2 * 16
+    assert not job.corrupted

@@ -44,7 +44,9 @@ COMMANDS: dict[str, Row] = {
     "resume": Row("sickbay.cli.pause:resume", "End a pause."),
     "evidence": Row("sickbay.cli.evidence:command", "One archive about a case, ready for a vendor ticket."),
     "collect": Row("sickbay.cli.collect:command", "On a node: gather the evidence about it into one archive."),
-    "node": Row("sickbay.cli.node:app", "What our Jobs run on a node: check, collect, reset, reboot."),
+    "node": Row(
+        "sickbay.cli.node:app", "`acknowledge` a node; and what our Jobs run on one: check, collect, reset, reboot."
+    ),
     "inject": Row("sickbay.cli.inject:command", "Rehearse a fault; refused unless agent.allow_inject is on."),
     "sweep": Row("sickbay.cli.sweep:command", "Kubernetes: level-2 diagnostics on idle nodes, oldest-swept first."),
     "quarantine": Row("sickbay.cli.quarantine:command", "Kubernetes: burn in one node that is out of service."),

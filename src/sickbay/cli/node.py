@@ -1,5 +1,7 @@
 """`sickbay node check|collect|reset|reboot|signal`: what our Jobs run on a node. People have `check` and `collect`.
 
+`sickbay node acknowledge` is a person's word about a node, from anywhere: nothing is held against it any more.
+
 Started in a container by platforms/kubernetes/node_jobs (and by whatever starts work on a node elsewhere). The root of
 the machine is at agent.host_root; the answer goes into the termination message (--log), compact and bounded, so that it
 needs neither rights nor network. The exit code is 0 whenever there is an answer: what it says is for the controller to
@@ -30,6 +32,8 @@ from sickbay.catalog import load as load_catalog
 from sickbay.checks import BY_NAME
 from sickbay.cli.check_run import MAP, identity
 from sickbay.cli.collect import QUICK, known_gpus
+from sickbay.cli.sitting import ConfigOption, StoreOption, WhyOption, sit_down
+from sickbay.cli.sitting import say as shown
 from sickbay.errors import SickbayError, UserError
 from sickbay.hosts.linux import LinuxHost
 from sickbay.identity import gpu_map
@@ -92,6 +96,23 @@ def bench() -> Bench:
     agent = settings.agent
     host = LinuxHost(agent.node_name or socket.gethostname(), kmsg=agent.kmsg, root=agent.host_root)
     return Bench(host, settings)
+
+
+# --- a person's word --------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def acknowledge(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node that is latched or under suspicion.")],
+    why: WhyOption = "",
+    store: StoreOption = "",
+    config: ConfigOption = "",
+) -> None:
+    """Say that a node is well: its verdicts and suspicions end."""
+    from sickbay.cli import wishes
+
+    with sit_down(store, config) as sitting:
+        shown(*wishes.acknowledge(sitting, node, why))
 
 
 # --- check ------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sickbay.cli.sitting import ConfigOption, JsonOption, Sitting, StoreOption, say, sit_down
 from sickbay.cli.words import moment, plain, print_json, print_table, span
-from sickbay.core import quiet
+from sickbay.core import quiet, suspicion
 from sickbay.model import Case, NodeRecord, Pause
 from sickbay.ports import Unread
 
@@ -34,7 +34,9 @@ def rows(sitting: Sitting) -> list[dict[str, object]]:
     names = sorted(records.keys() | cases.keys() | paused.keys() | unread.keys())
     rows = [_row(name, records.get(name), cases.get(name), paused.get(name), unread.get(name)) for name in names]
     for row in rows:
-        row["quiet_until"] = _quiet_until(sitting, records.get(str(row["node"]))) if not row["case"] else None
+        record = records.get(str(row["node"]))
+        row["quiet_until"] = _quiet_until(sitting, record) if not row["case"] else None
+        row["suspicion"] = "; ".join(suspicion.told(record, sitting.watch())) if record else ""
     return rows
 
 
@@ -68,7 +70,7 @@ def _row(
         "waits": case.refusal if case else "",
         "unreadable": f"{unread.name} in {unread.where}: {unread.why}" if unread else "",
         "paused": (pause.why or "paused") if pause else "",
-        "lemon": record.lemon if record else "",
+        "suspicion": "",
         "latched": [latch.fault for latch in record.latched] if record else [],
         "cases_before": len(record.past) if record else 0,
     }
@@ -76,8 +78,8 @@ def _row(
 
 def _standing(record: NodeRecord | None) -> str:
     """In one word, without an open case: is anything held against it?"""
-    if record and record.lemon:
-        return "lemon"
+    if record and any(doubt.strikes for doubt in record.doubts):
+        return "suspect"
     return "latched" if record and record.latched else "well"
 
 
@@ -88,7 +90,7 @@ def _cells(row: dict[str, object], now: float) -> tuple[str, ...]:
 
 
 def _remarks(row: dict[str, object]) -> list[str]:
-    said = [f"{word}: {row[word]}" for word in ("unreadable", "waits", "paused", "lemon") if row[word]]
+    said = [f"{word}: {row[word]}" for word in ("unreadable", "waits", "paused", "suspicion") if row[word]]
     if row["held"]:
         said.append("held by a person")
     if row["latched"] and not row["case"]:

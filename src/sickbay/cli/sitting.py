@@ -87,6 +87,11 @@ class Sitting:
         """Records that cannot be read, of every kind."""
         return self.store.unread()
 
+    def watch(self) -> float:
+        """The watch time of the last pass on record."""
+        ledger = self.ledger()
+        return ledger.watch_time if ledger else 0.0
+
     def wall(self, watch: float) -> float:
         """A watch time as a wall time, as well as it is known: watch time stands still while nobody watches."""
         ledger = self.ledger()

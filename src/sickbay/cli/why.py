@@ -10,7 +10,7 @@ from sickbay.cli.cases import found
 from sickbay.cli.nodes import or_remove
 from sickbay.cli.sitting import LOOK_BACK, ConfigOption, Sitting, StoreOption, nearest, say, sit_down
 from sickbay.cli.words import moment, plain
-from sickbay.core import quiet
+from sickbay.core import quiet, suspicion
 from sickbay.core.explain import case_story, recovery_story
 from sickbay.errors import UserError
 from sickbay.model import Case, Latch, NodeRecord, Recovery
@@ -74,8 +74,9 @@ def _node(sitting: Sitting, name: str) -> list[str]:
 
 def _standing(sitting: Sitting, name: str, live: list[Case], record: NodeRecord | None) -> list[str]:
     lines = [f"Node {name}: {live[0].phase.value}, case {live[0].id}." if live else f"Node {name}: no open case."]
-    if record and record.lemon:
-        lines.append(f"It is marked a lemon: {record.lemon}")
+    if record and (told := suspicion.told(record, sitting.watch())):
+        lines += [f"Under suspicion, and taken last for managed jobs: {clause}." for clause in told]
+        lines.append(f"If you know better: sickbay node acknowledge {name}.")
     for latch in record.latched if record and not live else ():
         quoted = f': "{latch.because[0]}"' if latch.because else ""
         lines.append(f"Still held against it: {latch.fault} ({latch.code}) on {latch.place.device or name}{quoted}")

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from sickbay.cli.sitting import Sitting
 from sickbay.cli.words import plain
+from sickbay.core import suspicion
 from sickbay.errors import UserError
 from sickbay.model import TREATMENTS, Case, Command, Phase, Verb
 
@@ -39,6 +40,22 @@ def ask_for_node(sitting: Sitting, node: str, why: str) -> list[str]:
     sitting.store.create(wish)
     faults = ", ".join(dict.fromkeys(latch.fault for latch in record.latched))
     return [f"A case about {faults} on {node} is opened.", f"{sitting.when()} {sitting.controller()}"]
+
+
+def acknowledge(sitting: Sitting, node: str, why: str) -> list[str]:
+    """A person knows better: verdicts and suspicions against a node end; UserError if there are none."""
+    record = sitting.records().get(node)
+    held = suspicion.told(record, sitting.watch()) if record else []
+    held += [f"{latch.fault} ({latch.code})" for latch in record.latched] if record else []
+    if not held:
+        raise UserError(f"Nothing is held against node {plain(node)}. `sickbay nodes` lists those we know.")
+    sitting.store.create(
+        Command(uuid4().hex, "acknowledge", node, sitting.by, why, sitting.now, cluster=sitting.cluster())
+    )
+    return [
+        *(plain(f"No longer held against {node}: {clause}.") for clause in held),
+        f"{sitting.when()} {sitting.controller()}",
+    ]
 
 
 def _needs_rest(case: Case) -> str:

@@ -21,7 +21,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
 from sickbay.core import admit as admission
-from sickbay.core import keeping, machine, plan, quiet, sight, triage
+from sickbay.core import keeping, machine, plan, quiet, sight, suspicion, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
 from sickbay.errors import SickbayError
@@ -130,7 +130,7 @@ class Desk(Asking):
             findings=tuple(self._monitor_findings.pop(name, ())),
             outcome=outcome, answers=key, commands=tuple(self._commands.pop(name, ())),
             granted=granted, refusal=refusal,
-            busy=self._is_busy(node), paused=view.paused(node, name, now.wall),
+            busy=self._is_busy(node), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
             explained=self._monitor.explains(node, now), condemned=view.condemned,
         )  # fmt: skip
@@ -146,6 +146,15 @@ class Desk(Asking):
                 return True
             known = self._view.jobs.get(job)
             if recovery is None and (known is None or known.phase is JobPhase.RUNNING):
+                return True
+        return False
+
+    def _is_loaded(self, node: Node | None) -> bool:
+        """Does a job make steps here, as far as we can tell?"""
+        for job in node.jobs if node else ():
+            recovery, known = self._view.recoveries.get(job), self._view.jobs.get(job)
+            phase = recovery.value.phase if recovery else None
+            if phase is RecoveryPhase.RUNNING or (phase is None and known and known.phase is JobPhase.RUNNING):
                 return True
         return False
 
@@ -203,6 +212,8 @@ class Desk(Asking):
         times = [quiet.until(record, latch) for latch in record.latched] if record.quiet else []
         if record.not_ready_since is not None:
             times.append(record.not_ready_since + ctx.policy.unreachable_s)
+        if (trusted := suspicion.trusted_at(record, ctx.now.watch)) is not None:
+            times.append(trusted)
         ahead = [t for t in times if t > ctx.now.watch]
         return min(ahead) if ahead else None
 

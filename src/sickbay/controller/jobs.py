@@ -13,7 +13,7 @@ from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import blame, capacity, progress, recover, versions
+from sickbay.core import blame, capacity, progress, recover, suspicion, versions
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Job, JobPhase, Recovery, RecoveryPhase, Verb
@@ -111,7 +111,8 @@ class JobDesk(Asking):
         return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
-            good=self._good(job, now) if waiting and job else None, on_demand=self._on_demand(nodes),
+            good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
+            on_demand=self._on_demand(nodes),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job),
         )  # fmt: skip
@@ -161,7 +162,7 @@ class JobDesk(Asking):
         return tuple(sorted(found, key=lambda case: job.nodes.index(case.node)) if len(found) > 1 else found)
 
     def _good(self, job: Job, now: Now) -> tuple[str, ...]:
-        """Nodes known to be good and free: nobody's case, no verdict latched, no lemon, not promised to another job.
+        """Nodes known to be good and free: nobody's case, no verdict latched, not promised to another job.
         Free is one with nothing on it, or with as many GPUs as the job wants there."""
         pools, wanted = self._pools(job), capacity.gpus_per_node(job)
         free = self._view.free | (self._view.with_room(wanted) if wanted else set())
@@ -180,7 +181,13 @@ class JobDesk(Asking):
             return False
         if name in self._view.silent or any(f.status.value == "UNKNOWN" for f in node.findings):
             return False  # we cannot see it, so it is not known to be good
-        return known is None or (not known.value.latched and not known.value.lemon)
+        return known is None or not known.value.latched
+
+    def _doubts(self, good: Sequence[str], now: Now) -> dict[str, capacity.Trust]:
+        """Those of the good ones that came back ill once and have not made it good yet."""
+        known = {n: self._view.records[n].value for n in good if n in self._view.records}
+        graded = {n: suspicion.grade(record, now.watch) for n, record in known.items() if record.doubts}
+        return {n: capacity.Trust(grade, suspicion.is_checked(known[n])) for n, grade in graded.items() if grade}
 
     def _settle(self, r: Recovery, ended: bool, before: Stored[Recovery] | None, now: Now) -> None:
         job = r.job
@@ -203,7 +210,7 @@ class JobDesk(Asking):
             last = r.journal[-1]
             log.info("job=%s phase=%s event=%s attempt=%d why=%r", job, r.phase, last.event, r.attempt, last.why)
             for node in r.nodes:
-                if node in self._view.cases:
+                if node in self._view.cases or self._view.is_doubted(node):
                     self._view.touch_node(node)
 
     def _wake(self, r: Recovery, now: Now) -> float | None:

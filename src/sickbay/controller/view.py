@@ -118,7 +118,12 @@ class View:
         when a gang of 2,000 nodes is placed, that is 2,000 such changes."""
         known = self.records.get(name)
         latched = known is not None and (known.value.latched or known.value.not_ready_since is not None)
-        return bool(latched) or name in self.cases
+        return bool(latched) or name in self.cases or self.is_doubted(name)
+
+    def is_doubted(self, name: str) -> bool:
+        """Is it under suspicion? Then it matters when work begins on it and ends."""
+        known = self.records.get(name)
+        return known is not None and any(doubt.strikes for doubt in known.value.doubts)
 
     def _reindex(self, old: Node | None, node: Node) -> None:
         if old is not None:

@@ -6,8 +6,10 @@ Called by core/recover.py; controller/jobs.py says which nodes are good.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from sickbay.core import suspicion
 from sickbay.model import Checkpoint, Job, Recovery
 
 REFUSED = "REFUSED"
@@ -27,12 +29,21 @@ def again_at(r: Recovery) -> float:
     return r.entered + (REFUSED_S * 2 ** min(refused, 5) if last else 0.0)
 
 
-def words(job: Job, nodes: tuple[str, ...]) -> str:
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far a node that serves is suspected (core/suspicion.py)."""
+
+    grade: float
+    checked: bool  # it has passed a deep check since
+
+
+def words(job: Job, nodes: tuple[str, ...], doubts: Mapping[str, Trust]) -> str:
     old, chosen = frozenset(job.nodes), frozenset(nodes)
-    new = [n for n in nodes if n not in old]
+    new, last = [n for n in nodes if n not in old], [n for n in nodes if n in doubts]
+    tail = f"; {', '.join(last)} is under suspicion and taken because nothing better is free" if last else ""
     if not new:
-        return "the same nodes are good"
-    return f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in chosen)}"
+        return f"the same nodes are good{tail}"
+    return f"{', '.join(new)} takes the place of {', '.join(n for n in job.nodes if n not in chosen)}{tail}"
 
 
 def gpus_per_node(job: Job) -> int:
@@ -40,16 +51,27 @@ def gpus_per_node(job: Job) -> int:
     return job.gpus_per_rank * max(Counter(job.rank_nodes).values(), default=0)
 
 
-def choose(job: Job, good: Sequence[str], suspects: Sequence[str], need: int = 0) -> tuple[str, ...] | None:
-    """The job's own nodes where they are good, the free good ones for the rest; None if there are not enough. `need`:
-    how many, where that is more than its own."""
-    shunned = frozenset(suspects)
-    usable = dict.fromkeys(n for n in good if n not in shunned)
-    own = frozenset(job.nodes)
-    spare = iter([n for n in usable if n not in own])
+def choose(
+    job: Job, good: Sequence[str], suspects: Sequence[str], need: int = 0,
+    doubts: Mapping[str, Trust] | None = None, most: int = 0,
+) -> tuple[str, ...] | None:  # fmt: skip
+    """The job's own nodes where they are good, the free good ones for the rest, and at last up to `most` that are under
+    suspicion, the least suspected first; None if there are not enough. `suspects` of this very failure are left out.
+    `need`: how many, where that is more than its own."""
+    shunned, doubts = frozenset(suspects), doubts or {}
+    clean = dict.fromkeys(n for n in good if n not in shunned and n not in doubts)
     wanted = [*job.nodes, *[""] * (need - len(job.nodes))]
-    chosen = [n if n in usable else next(spare, None) for n in wanted]
+    last = _least_suspected([n for n in good if n not in shunned], doubts, len(wanted))[:most]
+    own = frozenset(job.nodes)
+    spare = iter([*(n for n in clean if n not in own), *last])
+    chosen = [n if n in clean else next(spare, None) for n in wanted]
     return tuple(n for n in chosen if n is not None) if None not in chosen else None
+
+
+def _least_suspected(good: Sequence[str], doubts: Mapping[str, Trust], gang: int) -> list[str]:
+    """A large gang takes only what has passed a deep check since."""
+    fit = [n for n in good if n in doubts and (doubts[n].checked or gang <= suspicion.SMALL_GANG)]
+    return sorted(fit, key=lambda n: (doubts[n].grade, n))
 
 
 def start_from(job: Job, r: Recovery) -> Checkpoint | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, machine, obey, sight, steps, triage
+from sickbay.core import explain, keeping, machine, obey, sight, steps, suspicion, triage
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
@@ -33,6 +33,7 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
     obey.freeze(turn)
     obey.obey(turn)
     _run(turn)
+    _note_load(turn)
     return _conclude(turn)
 
 
@@ -49,6 +50,24 @@ def _open(turn: Turn) -> None:
     )
     turn.case = replace(turn.case, newcomer=all(la.fault == "newcomer" for la in latches))
     turn.fresh = ()
+    _tell_doubts(turn)
+
+
+def _tell_doubts(turn: Turn) -> None:
+    """One notice when a suspicion begins: how it fades, and how a person ends it."""
+    at, record = turn.ctx.now.wall, turn.record
+    fresh = [explain.doubted(record.node, d, at) for d in record.doubts if d.strikes == 1 and d.at == at]
+    if fresh:
+        turn.record = replace(record, notices=keeping.owed(record.notices, fresh))
+
+
+def _note_load(turn: Turn) -> None:
+    """Hours of good work count only while nothing is held against the node."""
+    if turn.record.lemon:
+        turn.record = suspicion.adopt(turn.record, turn.ctx.now.wall)
+        _tell_doubts(turn)
+    loaded = turn.s.loaded and turn.case is None and not turn.record.latched
+    turn.record = suspicion.note_load(turn.record, loaded=loaded, now=turn.ctx.now.watch)
 
 
 def _run(turn: Turn) -> None:
@@ -145,10 +164,12 @@ def _conclude(turn: Turn) -> Decision:
     condemn: tuple[tuple[str, str], ...] = ()
     if case is not None and ended:
         record = triage.close(record, case, turn.ctx.policy, now=now.watch, at=now.wall)
+        if case.phase is Phase.RESOLVED and case.journal[-1].event == Event.DONE:
+            record = suspicion.note_check(record, case.plan.verify_with)
         if turn.s.node is not None and case.instance and turn.s.node.instance != case.instance:
             record = replace(record, past=())  # the record is about the new machine by now
         elif case.phase is Phase.RESOLVED and (case.rung is Verb.REPLACE or turn.s.gone):
-            record = replace(record, latched=(), lemon="")
+            record = replace(record, latched=(), doubts=(), lemon="")
         condemn = _condemned(case)
     if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:
         case = replace(case, refusal=turn.s.refusal.why, retry_at=turn.s.refusal.again_at)

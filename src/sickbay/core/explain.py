@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
+from sickbay.core import suspicion
 from sickbay.core.moment import moment
-from sickbay.model import Blame, Case, Diagnosis, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
+from sickbay.model import Blame, Case, Diagnosis, Doubt, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
 
 PHASE_WORDS: dict[Phase, str] = {
     Phase.SUSPECTED: "under suspicion",
@@ -94,6 +95,18 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
         body.append(fault.advice)
     key = f"{node}/{finding.boot_id}/{finding.code}/{int(at // 86_400)}"  # told again after a day: a notice of its own
     return Notice(key, "warning", title, "\n".join(body), "", at)
+
+
+def doubted(node: str, doubt: Doubt, at: float) -> Notice:
+    """A part came back ill: it is used last from now on, and this is how that ends."""
+    what, hours = suspicion.name(doubt.part, node), suspicion.GOOD_S / 3600
+    body = (
+        f"{what} is under suspicion: {doubt.why}. The node serves, but managed jobs take it last, and a gang above "
+        f"{suspicion.SMALL_GANG} nodes takes one such node at most while it has not waited for long. The suspicion "
+        f"fades with every hour in which a job makes steps on it and ends after {hours:.0f}. If you know better: "
+        f"sickbay node acknowledge {node}."
+    )
+    return Notice(f"{node}/doubt/{doubt.part}/{int(at)}", "warning", f"{what}: under suspicion", body, "", at)
 
 
 def silence(pool: str, nodes: Sequence[str], key: str, at: float) -> Notice:

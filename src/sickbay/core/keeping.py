@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sickbay.core.turn import Decision, NodeSlice
-from sickbay.model import Case, NodeRecord, Notice, Phase
+from sickbay.model import Case, Doubt, NodeRecord, Notice, Phase
 
 NOW = 0.0  # what a crash must not lose
 # Watch time: a phase in which nothing is done that could do harm if nobody remembered it. Longer than policy.settle_s:
@@ -73,7 +73,12 @@ def _harms_nobody(s: NodeSlice, case: Case) -> bool:
 def _is_only_sight(before: NodeRecord, after: NodeRecord) -> bool:
     """Since when a boot or a silence is seen: the next leader counts from its own first look, which is never sooner."""
     seen = replace(after, boot_id=before.boot_id, boot_seen=before.boot_seen, not_ready_since=before.not_ready_since)
-    return seen == before
+    return replace(seen, doubts=_unloaded(seen)) == replace(before, doubts=_unloaded(before))
+
+
+def _unloaded(record: NodeRecord) -> tuple[Doubt, ...]:
+    """Without the good hours: a few minutes of them are no loss, and each job would be two writes at once."""
+    return tuple(replace(doubt, load_s=0.0, loaded_since=None) for doubt in record.doubts)
 
 
 def owed(*notices: Iterable[Notice]) -> tuple[Notice, ...]:

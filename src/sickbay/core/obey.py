@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sickbay.core import machine, steps
+from sickbay.core import machine, steps, suspicion
 from sickbay.core.turn import Turn
 from sickbay.model import Case, Command, Event, Verb
 
@@ -45,7 +45,7 @@ def obey(turn: Turn) -> None:
         if turn.case is not None:
             turn.case = OBEY.get(command.verb, _refuse)(turn, turn.case, command)
         elif command.verb == "acknowledge":
-            turn.record = replace(turn.record, latched=(), lemon="")
+            turn.record = suspicion.forgive(replace(turn.record, latched=()))
 
 
 def _note(turn: Turn, case: Case, command: Command, why: str = "") -> Case:
@@ -73,6 +73,8 @@ def _by_command(event: Event) -> Callable[[Turn, Case, Command], Case]:
     def apply(turn: Turn, case: Case, command: Command) -> Case:
         why = command.why or f"{command.by} said so"
         moved = steps.step(turn, case, (event, why, command.by))
+        if moved is not None and event is not Event.CANCELLED:
+            turn.record = suspicion.decided(turn.record, [d.part for d in case.diagnoses])
         return moved if moved is not None else _note(turn, case, command, f"nothing to {command.verb} in {case.phase}")
 
     return apply
@@ -80,7 +82,8 @@ def _by_command(event: Event) -> Callable[[Turn, Case, Command], Case]:
 
 def _acknowledge(turn: Turn, case: Case, command: Command) -> Case:
     faults = {d.fault for d in case.diagnoses}
-    turn.record = replace(turn.record, latched=tuple(la for la in turn.record.latched if la.fault not in faults))
+    record = replace(turn.record, latched=tuple(la for la in turn.record.latched if la.fault not in faults))
+    turn.record = suspicion.forgive(record)
     return _note(turn, case, command)
 
 

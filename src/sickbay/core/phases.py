@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import machine, plan, triage
+from sickbay.core import machine, plan, suspicion, triage
 from sickbay.core.turn import Said, Turn, latches_of
 from sickbay.model import (
     Case,
@@ -155,10 +155,21 @@ def _queued(turn: Turn, case: Case) -> Said:
     if verb is None:
         tried = ", ".join(case.rungs_tried) or (f"{case.rung} in an earlier case" if case.rung else "nothing")
         return (Event.EXHAUSTED, f"no stronger treatment is left or allowed (tried: {tried})")
+    if why := _for_a_person(turn, case, verb):
+        return (Event.EXHAUSTED, why)
     settled = turn.ctx.now.watch >= triage.settles_at(case, turn.record, turn.ctx.policy)
     if turn.s.granted and settled:
         return (Event.ADMITTED, f"{verb} is next")
     return None
+
+
+def _for_a_person(turn: Turn, case: Case, verb: Verb) -> str:
+    """A part that ends one job after another is not treated once more. Where the policy lets machines be replaced
+    without asking, its owner has decided already."""
+    approved = verb not in turn.ctx.policy.approval or verb in case.approved
+    if verb is Verb.REPLACE and approved:
+        return ""
+    return suspicion.needs_a_person(turn.record, [d.part for d in case.diagnoses], turn.ctx.now.watch)
 
 
 def _repairing(turn: Turn, case: Case) -> Said:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sickbay.core import arrivals, capacity, explain, progress, suspects
+from sickbay.core import arrivals, capacity, explain, progress, suspects, suspicion
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -264,21 +264,33 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.GIVEN_UP, why), r
     good = s.good or ()
     need = arrivals.needed(job, r)
-    nodes = capacity.choose(job, good, r.suspects, need)
-    if nodes is None and arrivals.may_ask(r, policy):
-        nodes = arrivals.at_hand(job, good, r.suspects, need)
-    elif nodes is None:
-        nodes = capacity.choose(job, good, (), need)  # suspects are swapped out if possible
+    nodes = _chosen(s, job, r, need, policy, now)
     if nodes is not None and now.watch < capacity.again_at(r):
         return None, replace(r, refusal=r.journal[-1].why)
     if nodes is not None:
         missing = need - len(nodes)
-        found = arrivals.words(nodes, missing) if missing else capacity.words(job, nodes)
+        found = arrivals.words(nodes, missing) if missing else capacity.words(job, nodes, s.doubts)
         return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, expects=missing)
-    why = f"needs {need} good nodes, {len(good)} are known to be good and free"
+    why = f"needs {need} good nodes, {len(good) - len(s.doubts)} are known to be good and free"
+    if s.doubts:
+        most = suspicion.most_suspects(need, now.watch - r.progressed)
+        why += f"; {len(s.doubts)} more are under suspicion, of which it takes {most} by now"
     if _due(r, now):
         return (E.TIMED_OUT, why), replace(r, refusal=why, arrivals=0)  # what did not come then may come now
     return None, replace(r, refusal=why)
+
+
+def _chosen(s: JobSlice, job: Job, r: Recovery, need: int, policy: JobPolicy, now: Now) -> tuple[str, ...] | None:
+    """Whom this failure points at is swapped out if possible; whom an earlier one points at is taken last."""
+    good, most = s.good or (), suspicion.most_suspects(need, now.watch - r.progressed)
+    clean = capacity.choose(job, good, r.suspects, need, s.doubts)
+    if clean is None and arrivals.may_ask(r, policy):
+        return arrivals.at_hand(job, [n for n in good if n not in s.doubts], r.suspects, need)
+    return (
+        clean
+        or capacity.choose(job, good, r.suspects, need, s.doubts, most)
+        or capacity.choose(job, good, (), need, s.doubts, most)
+    )
 
 
 def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, keeping, triage
+from sickbay.core import explain, keeping, suspicion, triage
 from sickbay.core.turn import Now, Turn
 from sickbay.model import Done, Finding, Node, Place, Severity, Status
 
@@ -20,7 +20,8 @@ def note_readiness(turn: Turn) -> None:
     if node is None:
         return
     if record.instance and record.instance != node.instance:
-        record = replace(record, latched=(), seen={}, quiet={}, lemon="", past=(), told={})
+        doubts = suspicion.moved(record, node)
+        record = replace(record, latched=(), seen={}, quiet={}, past=(), told={}, doubts=doubts, lemon="")
     since = None if node.ready else (record.not_ready_since if record.not_ready_since is not None else now)
     latched = tuple(la for la in record.latched if not (node.ready and la.fault == "node-not-ready"))
     turn.record = replace(record, instance=node.instance, not_ready_since=since, latched=latched)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sickbay.catalog import Catalog
 from sickbay.core import diagnose as diagnosing
-from sickbay.core import plan, quiet
+from sickbay.core import plan, quiet, suspicion
 from sickbay.model import (
     TREATMENTS,
     Case,
@@ -262,18 +262,25 @@ def open_case(
     n = record.last_n + 1
     diagnoses = tuple(diagnosis_of(la, catalog, at) for la in latches)
     floor, why_floor = _relapse_floor(record, latches, policy, now)
+    again = suspicion.relapsed(record, latches, policy.relapse_s, now)
+    record = suspicion.strike(record, again, at)
+    if node.jobs:
+        record = suspicion.note_kills(record, latches, [d.when for d in diagnoses], now)
+    if third := suspicion.needs_a_person(record, [la.part for la in latches], now):
+        floor, why_floor = Verb.POWER_CYCLE, f"; {third}"
+    made = plan.make(diagnoses, catalog, node=node)
+    made = replace(made, verify_with=suspicion.with_deep_check(made.verify_with)) if again else made
     why = f"{catalog.faults[latches[0].fault].title}: {_quote(latches[0])}"
     case = Case(
         id=f"{node.name}.{n}", node=node.name, uid=node.uid, pool=node.pool, diagnoses=diagnoses,
-        plan=plan.make(diagnoses, catalog, node=node), phase=Phase.SUSPECTED, step=0, opened_at=at, entered=now,
+        plan=made, phase=Phase.SUSPECTED, step=0, opened_at=at, entered=now,
         deadline=now + policy.suspect_s, cluster=cluster, instance=node.instance, rung=floor,
         first_evidence_at=min((la.at for la in latches if la.at), default=at),
         jobs_hurt=node.jobs,
         journal=(Entry(0, "OPENED", at, "sickbay", why + why_floor, Phase.SUSPECTED.value),),
         timeline=((Phase.SUSPECTED.value, at),), opened_version=node.version,
     )  # fmt: skip
-    lemon = record.lemon or (f"{latches[0].fault} came back after {floor}" if floor else "")
-    return case, replace(record, last_n=n, uid=node.uid, lemon=lemon)
+    return case, replace(record, last_n=n, uid=node.uid)
 
 
 def _quote(latch: Latch) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sickbay.catalog import Catalog
 from sickbay.core.admit import Refusal
 from sickbay.core.blame import BlameVerdict
+from sickbay.core.capacity import Trust
 from sickbay.model import (
     Case,
     Command,
@@ -63,6 +64,9 @@ class NodeSlice:
     granted: bool = False
     refusal: Refusal | None = None
     busy: bool = False  # a job that makes progress lives here
+    loaded: bool = (
+        False  # a job that makes steps runs here; stricter than busy: one that is being started does not count
+    )
     paused: str = ""
     explained: frozenset[str] = frozenset()  # faults that a common cause explains, for this node
     condemned: frozenset[str] = frozenset()  # serials that must not come back
@@ -117,6 +121,7 @@ class JobSlice:
     verdict: BlameVerdict | None = None  # of the dead ranks' logs
     good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
     on_demand: bool | None = None  # are its nodes made when work waits for them? None: none of them is to be seen
+    doubts: Mapping[str, Trust] = field(default_factory=dict)  # of those, the ones under suspicion
     paused: str = ""
     given_up: bool = False  # it has no record because the last one gave up this very attempt
 

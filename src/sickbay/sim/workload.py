@@ -29,6 +29,7 @@ SHAPES: dict[str, tuple[float, ...]] = {
 
 OWNER_S = 1_800.0  # until an owner who was told has mended and resubmitted a job that was given up
 PATIENCE_S = 7_200.0  # without a new checkpoint, then the on-call person looks at the job's nodes (Minder: over 30 min)
+LOSS_S = 4 * 3600.0  # until an owner sees in the loss that the numbers are wrong (assumed; within the checkpoints kept)
 OUT_S = DAY  # a node out for this long is exchanged by hand (SuperBench: 62 % of incidents end on the same day)
 EXCHANGE_S = 1_800.0
 
@@ -95,7 +96,7 @@ class Staff:
 
     def __init__(self, world: World, is_given_up: Callable[[str], bool]) -> None:
         self.world, self._is_given_up = world, is_given_up
-        self.resubmitted = self.called = self.exchanged = 0
+        self.resubmitted = self.called = self.exchanged = self.rolled_back = 0
         self._saved: dict[str, tuple[int, float]] = {}  # job -> newest checkpoint, and since when
         world.after(600.0, self._round)
         world.after(3_600.0, self._rounds_of_nodes)
@@ -113,6 +114,9 @@ class Staff:
             self.resubmitted += self.world.gangs.resubmit(job)
             return
         job.settle(now)
+        if job.live and job.corrupt_from is not None and now - job.corrupt_from >= LOSS_S:
+            self._roll_back(job, job.corrupt_from)
+            return
         newest = job.newest_checkpoint()
         step = newest.step if newest else -1
         known, since = self._saved.get(job.id, (-2, now))
@@ -134,6 +138,18 @@ class Staff:
                 self._exchange(name)
         if job.live and job.pace.frozen_at is not None:
             world.gangs.stop(job, "on-call", JobPhase.FAILED)
+
+    def _roll_back(self, job: SimJob, since: float) -> None:
+        """The loss went wrong at that time: the owner throws away what was saved after it, has the job's nodes burnt in
+        and exchanges those that the diagnostic names. What it misses is found the next time, or the time after."""
+        world = self.world
+        self.rolled_back += 1
+        world.note("person", "", act="roll-back", job=job.id, by=job.spec.owner)
+        world.gangs.stop(job, job.spec.owner, JobPhase.FAILED)
+        job.checkpoints = [c for c in job.checkpoints if c.at <= since]
+        for name in job.nodes:
+            if any(f.status is Status.FAILED for f in world.agents.examine(world.nodes[name], ("dcgm-l4",))):
+                self._exchange(name)
 
     def _rounds_of_nodes(self) -> None:
         world = self.world

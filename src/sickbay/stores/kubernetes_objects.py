@@ -220,7 +220,7 @@ def _node_record(record: NodeRecord) -> Shown:
         "node": record.node,
         "cases": record.last_n,
         "latched": ",".join(dict.fromkeys(latch.fault for latch in record.latched)),
-        "lemon": record.lemon,
+        "suspicion": ",".join(d.part or "node" for d in record.doubts if d.strikes),
         "instance": record.instance,
         "boot": record.boot_id,
     }

@@ -109,4 +109,4 @@ class JobsMove(Checker):
     def _has_no_verdict(self, name: str) -> bool:
         stored = self.run.store.get(NodeRecord, name)
         mute = any(f.status is Status.UNKNOWN for f in self.world.nodes[name].findings.values())
-        return not mute and (stored is None or not (stored.value.latched or stored.value.lemon))
+        return not mute and (stored is None or not stored.value.latched)

@@ -1,4 +1,4 @@
-"""The 3 a.m. incident: a job that stalls with no XID, a silent rank, a GPU that is lost minutes later, and a lemon."""
+"""The 3 a.m. incident: a job that stalls with no XID, a silent rank, a GPU lost minutes later, and a suspicion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ThreeInTheMorning(Scene):
     title = "3 a.m.: a 64-rank job stalls with no XID and one rank says nothing; the rest of the night"
     expected = (
         "the silent rank's node suspected, then a spare put in and the job resumed, then the node rebooted and "
-        "returned, then it relapsed under load and was marked a lemon"
+        "returned, then it relapsed under load and came under suspicion"
     )
     lasts_min = 210
 
@@ -50,7 +50,7 @@ class ThreeInTheMorning(Scene):
     def judge(self, stage: Stage) -> Seen:
         world = stage.world
         seen = Seen(
-            ", then ".join((self._suspected(stage), self._resumed(), self._returned(stage), self._lemon(stage)))
+            ", then ".join((self._suspected(stage), self._resumed(), self._returned(stage), self._suspicion(stage)))
         )
         watchdog = truth.job_facts(world, "watchdog", self.job.id)
         first_xid, touched = self._first_xid_s(stage), truth.disturbed(world, self.nodes, stage.began)
@@ -88,12 +88,12 @@ class ThreeInTheMorning(Scene):
         )
         return "the node rebooted and returned" if rebooted else f"the node: {truth.course(stage.world, self.node)}"
 
-    def _lemon(self, stage: Stage) -> str:
+    def _suspicion(self, stage: Stage) -> str:
         relapsed = truth.facts(stage.world, "relapse", self.node)
         record = stage.record(self.node)
-        if relapsed and record is not None and record.lemon:
-            return "it relapsed under load and was marked a lemon"
-        return f"relapses: {len(relapsed)}, lemon: {record.lemon if record else ''!r}"
+        if relapsed and record is not None and any(doubt.strikes for doubt in record.doubts):
+            return "it relapsed under load and came under suspicion"
+        return f"relapses: {len(relapsed)}, doubts: {record.doubts if record else ()!r}"
 
     def _first_xid_s(self, stage: Stage) -> float:
         struck = [f for f in truth.facts(stage.world, "fault", self.node) if f.detail["what"] == "gsp_119"]
