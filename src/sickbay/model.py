@@ -350,6 +350,7 @@ class Case:
     timeline: tuple[tuple[str, float], ...] = ()  # (phase, wall time entered): the MTTR split
     opened_version: int = 0  # of the node as the case first saw it: an older look says nothing about its machine
     record: NodeRecord | None = None  # what we remember of the node, while the case is open: one write for both
+    adopts: str = ""  # our mark of a case that has no record any more: CORDON takes it over, RELEASE takes it off
 
 
 class JobPhase(StrEnum):

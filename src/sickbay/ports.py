@@ -5,7 +5,7 @@ Adapters implement them knowing only `model`; `controller/` and `agent/` call th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -110,6 +110,7 @@ Value = Case | Recovery | NodeRecord | Ledger | Part | Command | Pause
 V = TypeVar("V", Case, Recovery, NodeRecord, Ledger, Part, Command, Pause)
 
 
+Names = list[str]  # within a store `list` is a method
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -185,6 +186,9 @@ class Store(Protocol):
 
     def prune(self, older_than: float) -> int:
         """Forget archived records that ended before this wall time; returns how many."""
+
+    def missing(self, kind: type[V], keys: Collection[str]) -> Names:
+        """Which of these are no longer among the live records; cheap, for it is asked whenever the token has moved."""
 
     def token(self) -> int:
         """Changes whenever anybody wrote anything; cheap enough to ask on every pass."""

@@ -107,6 +107,9 @@ class Door:
             self.shows(name, cordoned=False, mark="")
         elif action.verb is Verb.REBOOT and action.call:
             self.shows(name, boot_id=f"{self.nodes[name].boot_id}+", findings=())
+        elif action.verb is Verb.REPLACE and action.call:
+            new = f"{self.nodes[name].instance}+"
+            self.shows(name, instance=new, uid=f"uid-{new}", cordoned=False, mark="", findings=())
         elif action.verb is Verb.VERIFY:
             return Done("", tuple(self._passed(action)))
         return Done()

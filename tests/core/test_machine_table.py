@@ -49,6 +49,7 @@ PLAN = {
 DIFFERENCES = {
     (P.RETURNING, E.UNHELD): P.CORDONING,  # RELEASE may have landed: close it again, then verify only
     (P.REPAIRING, E.EXHAUSTED): P.ESCALATED,  # the third UNGUARDED arrives as EXHAUSTED: guards are events
+    (P.ESCALATED, E.DONE): P.HOLDING,  # only a cordon that had failed is still asked for: made, the case goes on
 }
 
 UNTOUCHED = (P.SUSPECTED, P.WAITING)  # nothing of ours is on the node yet

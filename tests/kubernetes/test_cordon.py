@@ -267,3 +267,30 @@ def test_a_policy_that_denies_our_write_is_quoted_and_not_fought(counted: Counte
     assert outcome.why.startswith(f"the API server refuses our write to {node}: ")
     assert policy in outcome.why
     assert [line.split()[0] for line in counted.asked] == ["GET", "PATCH"]
+
+
+# --- a mark that has no record any more ------------------------------------------------------------------------------
+
+
+def test_a_mark_that_has_no_record_is_taken_over_with_what_it_remembered(api: Api, node: str) -> None:
+    site = a_site(api)
+    annotate(api, node, {AUTOSCALER: "false"})
+    assert isinstance(cordon(site, act(Verb.CORDON, node, number=1)), Done)
+    assert isinstance(cordon(site, act(Verb.CORDON, node, number=2)), Failed)
+    assert isinstance(cordon(site, act(Verb.CORDON, node, number=2, adopts=f"{node}.1")), Done)
+    assert read(api, node).metadata.annotation(site.keys.case) == f"{node}.2"
+    assert isinstance(release(site, act(Verb.RELEASE, node, 2, number=2, cancel="1")), Done)
+    left = read(api, node)
+    assert (left.spec.unschedulable, left.metadata.annotation(AUTOSCALER)) == (False, "false")
+    assert site.keys.case not in taint_keys(api, node)
+
+
+def test_a_mark_that_has_no_record_is_taken_off_as_our_own_is(api: Api, node: str) -> None:
+    site = a_site(api)
+    assert isinstance(cordon(site, act(Verb.CORDON, node, number=1)), Done)
+    assert isinstance(release(site, act(Verb.RELEASE, node, 2, number=2, cancel="1")), Done)
+    assert read(api, node).spec.unschedulable, "another case's mark stays"
+    assert isinstance(release(site, act(Verb.RELEASE, node, 2, number=2, cancel="1", adopts=f"{node}.1")), Done)
+    assert not read(api, node).spec.unschedulable
+    assert site.keys.case not in taint_keys(api, node)
+    assert not any(key in (read(api, node).metadata.annotations or {}) for key in (site.keys.case, KARPENTER))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sickbay.model import Phase
+from sickbay.model import Case, Phase
+from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward
 
 SICK = "node-0005"
@@ -22,4 +23,68 @@ def test_a_gpu_lost_again_on_a_new_boot_is_taken_up_although_a_person_had_opened
     ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
     ward.until(lambda: ward.case(SICK) is not None, within=120.0).until_ended(SICK)
     assert ward.treatments(SICK) == ["REBOOT"]
+    ward.ends_well()
+
+
+def taken_out(ward: Ward) -> Case:
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    return ward.until_phase(SICK, Phase.DRAINING)
+
+
+def is_free(ward: Ward) -> bool:
+    node = ward.world.nodes[SICK]
+    return not node.mark and not node.closed
+
+
+def test_deleting_the_record_of_an_open_case_lets_the_node_go_and_says_so() -> None:
+    ward = Ward(store=MemoryStore())
+    case = taken_out(ward)
+    ward.lose(case)
+    ward.until(lambda: is_free(ward), within=120.0).until_ended(SICK)
+    assert any("deleted the record" in notice.body for notice in ward.run.mailbox.notices)
+    assert ward.treatments(SICK) == []
+    ward.is_sound()
+
+
+def test_deleting_the_record_during_a_reboot_waits_for_its_end() -> None:
+    ward = Ward(store=MemoryStore())
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.treatments(SICK) == ["REBOOT"])
+    case = ward.case(SICK)
+    assert case is not None
+    ward.lose(case)
+    ward.until(lambda: is_free(ward))
+    released = ward.facts("release", SICK)[-1]
+    assert released.detail["treating"] == "-"
+    ward.ends_well()
+
+
+def test_a_store_that_is_lost_strands_no_node() -> None:
+    """kubectl delete -f, and a fresh install; or a store restored from before the case."""
+    ward = Ward(store=MemoryStore())
+    case = taken_out(ward)
+    ward.crash()
+    store = ward.run.store
+    assert isinstance(store, MemoryStore)
+    store.replace_contents(MemoryStore().contents())
+    ward.until(lambda: is_free(ward)).until_ended(SICK)
+    assert [c.id for c in ward.ended(SICK)] == [f"{SICK}.{int(case.id.rpartition('.')[2]) + 1}"]
+    ward.ends_well()
+
+
+def test_a_mark_on_a_well_node_is_examined_and_taken_off() -> None:
+    ward = Ward(store=MemoryStore())
+    case = taken_out(ward)
+    ward.crash()
+    node = ward.world.nodes[SICK]
+    ward.world.treatments.cure(node, "reboot")
+    ward.world.treatments.boot(node)
+    store = ward.run.store
+    assert isinstance(store, MemoryStore)
+    store.replace_contents(MemoryStore().contents())
+    ended = ward.until_ended(SICK)
+    assert (ended.adopts, ended.phase) == (case.id, Phase.RESOLVED)
+    assert is_free(ward)
+    assert ward.facts("verify-start", SICK)
+    assert ward.treatments(SICK) == []
     ward.ends_well()

@@ -38,6 +38,7 @@ from sickbay.sim.jobs import JobSpec, SimJob
 from sickbay.sim.run import Brain, SimRun
 from sickbay.sim.swarm import Lock, Mood, Swarm, SwarmClock, SwarmLeader
 from sickbay.sim.world import Fact, World
+from sickbay.stores.memory import MemoryStore
 
 Perform = Callable[[Action], Outcome]
 Hook = Callable[[Action, Perform], Outcome]
@@ -222,6 +223,13 @@ class Ward:
         assert case is not None
         self._orders += 1
         self.run.store.create(Command(f"order-{self._orders}", verb, case.id, "alice", "on purpose", self.world.now))
+        for brain in self.brains:
+            brain.next_turn = min(brain.next_turn, self.world.now + 0.1)
+
+    def lose(self, case: Case) -> None:
+        """Somebody deletes the record of an open case."""
+        assert isinstance(self.run.store, MemoryStore)
+        self.run.store.lose(Case, case.id)
         for brain in self.brains:
             brain.next_turn = min(brain.next_turn, self.world.now + 0.1)
 

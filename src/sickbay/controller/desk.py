@@ -18,6 +18,7 @@ from sickbay.controller.dispatch import UNREAD_S
 from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
+from sickbay.controller.strays import Strays
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
 from sickbay.core import admit as admission
@@ -65,6 +66,7 @@ class Desk(Asking):
         self._wants: dict[str, None] = {}
         self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
         self._heartbeats = Heartbeats(view, settings.controller)
+        self._strays = Strays(view, look)
         self._escalated = 0
         self._seats_stale = True
         self._told_keys: set[str] = set()
@@ -120,6 +122,7 @@ class Desk(Asking):
         if view.is_off(name):
             self._monitor_findings.pop(name, None)
             return None
+        stray = self._strays.find(name, now)
         node, stored = view.nodes.get(name), view.cases.get(name)
         case = stored.value if stored else None
         key, outcome = self._answers.pop(name, ("", None))
@@ -133,6 +136,7 @@ class Desk(Asking):
             busy=self._is_busy(node), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
             explained=self._monitor.explains(node, now), condemned=view.condemned,
+            stray=stray, lost=view.lost.pop(name, None),
         )  # fmt: skip
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
         decision = decide(s, ctx)
@@ -214,6 +218,7 @@ class Desk(Asking):
             times.append(record.not_ready_since + ctx.policy.unreachable_s)
         if (trusted := suspicion.trusted_at(record, ctx.now.watch)) is not None:
             times.append(trusted)
+        times += self._strays.due(record.node)
         ahead = [t for t in times if t > ctx.now.watch]
         return min(ahead) if ahead else None
 

@@ -167,6 +167,7 @@ class Controller:
             return
         self._token = token
         self.records.read_unread(mono)
+        self.records.find_lost()
         commands = self.records.read_people()
         if commands:
             self._desk.take_commands(commands)

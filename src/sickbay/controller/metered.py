@@ -5,13 +5,13 @@ Put around the real ones by controller/app.py. A wrapper changes no answer, catc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from sickbay.controller.accounts import Accounts
 from sickbay.errors import AlreadyExists, SickbayError, StaleWrite
 from sickbay.model import Action, Case, Change, Done, Failed, Fleet, Node, Notice, Outcome, Recovery
-from sickbay.ports import Notifier, Platform, Store, Stored, Unread, V, Value
+from sickbay.ports import Names, Notifier, Platform, Store, Stored, Unread, V, Value
 
 T = TypeVar("T")
 
@@ -58,6 +58,9 @@ class MeteredStore:
 
     def prune(self, older_than: float) -> int:
         return self._counted(lambda: self._inner.prune(older_than))
+
+    def missing(self, kind: type[V], keys: Collection[str]) -> Names:
+        return self._counted(lambda: self._inner.missing(kind, keys))
 
     def token(self) -> int:
         return self._inner.token()

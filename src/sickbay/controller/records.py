@@ -99,6 +99,19 @@ class Records:
         self._view.pauses = pauses | self._view.off.pauses()
         return [c.value for c in patiently(lambda: self.store.list(Command))]
 
+    def find_lost(self) -> None:
+        """Open cases whose record somebody deleted, told by the store: one at rest is written to by nobody for days."""
+        written = {stored.value.id: name for name, stored in self._view.cases.items() if stored.version}
+        missing = patiently(lambda: self.store.missing(Case, written)) if written else []
+        for case_id in missing:
+            self._forget(written[case_id])
+
+    def _forget(self, name: str) -> None:
+        """What was remembered of its node stays in the view, and is written with whatever comes of it."""
+        self._drafts = {key: draft for key, draft in self._drafts.items() if draft.owner != name}
+        self._view.lost[name] = self._view.cases.pop(name).value
+        self._view.touch_node(name)
+
     # -- what cannot be read
 
     def wants_a_look(self, mono: float) -> bool:
@@ -300,14 +313,20 @@ class Records:
         record = self.store.get(NodeRecord, name)
         if record is not None:
             view.records[name] = record
-        view.cases.pop(name, None)
+        open_case = view.cases.pop(name, None)
         for case in self.store.list(Case):
             if case.value.node == name:
                 view.cases[name] = case
                 self._carried(case.value)
+        if open_case is not None and name not in view.cases and not self._is_archived(open_case.value):
+            view.lost[name] = open_case.value
         self._never_repeat(name, known.value.last_n if known else 0)
         self.reread.add(name)
         view.touch_node(name)
+
+    def _is_archived(self, case: Case) -> bool:
+        """By us, perhaps, and only the answer got lost."""
+        return any(ended.id == case.id for ended in self.store.history(Case, node=case.node, limit=8))
 
     def _never_repeat(self, name: str, last_n: int) -> None:
         """Somebody may have deleted the case that carried the number: its actions were asked for by that number."""

@@ -40,6 +40,7 @@ class View:
         self.records: dict[str, Stored[NodeRecord]] = {}
         self.cases: dict[str, Stored[Case]] = {}  # by node: one open case each
         self.recoveries: dict[str, Stored[Recovery]] = {}
+        self.lost: dict[str, Case] = {}  # by node: open cases whose record somebody deleted
         self.condemned: frozenset[str] = frozenset()
         self.pauses: dict[str, Pause] = {}
         self.off = HandsOff()  # whom a record that cannot be read is about

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, keeping, machine, obey, sight, steps, suspicion, triage
+from sickbay.core import explain, keeping, machine, obey, sight, steps, strays, suspicion, triage
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
@@ -28,8 +28,10 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
     sight.take_findings(turn)
     sight.explain_away(turn)
     obey.reopen(turn)
+    strays.cancel_lost(turn)
     if turn.case is None:
         _open(turn)
+    strays.adopt(turn)
     obey.freeze(turn)
     obey.obey(turn)
     _run(turn)
@@ -138,7 +140,7 @@ def _was_uncordoned(case: Case, node: Node) -> bool:
     if not case.cordon_version or node.version <= case.cordon_version or case.cancelled:
         return False
     watched = case.phase in HELD_SAFE or case.phase is Phase.ESCALATED
-    return watched and (not node.cordoned or node.mark != case.id)
+    return watched and (not node.cordoned or node.mark not in (case.id, case.adopts or case.id))
 
 
 def _from_time(turn: Turn, case: Case) -> Move | None:

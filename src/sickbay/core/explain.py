@@ -64,6 +64,11 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     return Notice(f"{case.id}/{case.step}", level, title, "\n".join(body), case.id, at)
 
 
+def about(case: Case, title: str, why: str, level: str, at: float) -> Notice:
+    """Something about a case that no phase says."""
+    return Notice(f"{case.id}/{case.step}/{level}", level, title, _stop(why), case.id, at)
+
+
 def with_quiet(notice: Notice, case: Case, until: float) -> Notice:
     """Nobody shall wonder why the same fault is only noted from now on. `until`: wall time, as well as it is known."""
     faults = ", ".join(dict.fromkeys(d.fault for d in case.diagnoses))

@@ -44,7 +44,7 @@ TABLE: dict[Phase, dict[Event, Phase]] = {
                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.RETURNING: {E.DONE: P.RESOLVED, E.WORSENED: P.CORDONING, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
                   E.UNHELD: P.CORDONING, E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
-    P.ESCALATED: {E.RETRIED: P.CORDONING, E.EXAMINED: P.CORDONING,
+    P.ESCALATED: {E.RETRIED: P.CORDONING, E.EXAMINED: P.CORDONING, E.DONE: P.HOLDING,
                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.CANCELLING: {E.DONE: P.DISMISSED, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED, E.GONE: P.RESOLVED},
     P.RESOLVED: {},
@@ -62,7 +62,7 @@ EXAMINES = frozenset({(P.HOLDING, E.CLEARED), (P.ESCALATED, E.EXAMINED), (P.RETU
 THROUGH_HOLD = frozenset({E.CANCELLED, E.GONE})
 
 # Once cancelled, nothing a person asks for may take the node again: it is only let go.
-AFTER_CANCEL = {E.RETRIED: P.CANCELLING, E.EXAMINED: P.CANCELLING, E.REJOINED: P.CANCELLING}
+AFTER_CANCEL = dict.fromkeys((E.RETRIED, E.EXAMINED, E.REJOINED, E.DONE), P.CANCELLING)
 
 # The action each phase asks for. REPAIRING asks for its rung; HOLDING for a checkpoint when the fault allows one.
 VERB_OF: dict[Phase, Verb] = {
@@ -189,9 +189,17 @@ def _action(case: Case, verb: Verb) -> Action:
     args = {}
     if case.phase is P.CANCELLING:
         args["cancel"] = "1"
+    if case.adopts and verb in (Verb.CORDON, Verb.RELEASE):
+        args["adopts"] = case.adopts
     if verb is Verb.VERIFY:
         args["checks"] = ",".join(case.plan.verify_with)
     return action(case, verb, args)
+
+
+def adopt(case: Case, mark: str) -> Case:
+    """A case that closes a node on which an older mark of ours still is, of a case without a record."""
+    case = replace(case, adopts=mark)
+    return replace(case, pending=_asks(case))
 
 
 def release_after_cancel(case: Case) -> Case:

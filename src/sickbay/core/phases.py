@@ -231,8 +231,10 @@ def _returning(turn: Turn, case: Case) -> Said:
 
 def _escalated(turn: Turn, case: Case) -> Said:
     if isinstance(turn.outcome, Done) and turn.s.node is not None:
-        turn.outcome = None
+        done, turn.outcome = turn.outcome.detail, None
         turn.case = replace(case, pending=None, cordon_version=max(1, turn.s.node.version))
+        if _was_never_closed(case):
+            return (Event.DONE, f"it could be closed after all: {done or 'no new work lands on it'}")
     elif turn.outcome is not None and case.pending is not None:
         turn.outcome = None
         turn.case = _ask_later(turn, case, ESCALATED_ASK_S)
@@ -247,6 +249,12 @@ def _noted_end(turn: Turn, case: Case, outcome: Done | Failed | Lost | Unguarded
     words = f"{case.unfinished.verb} was not done to the node" if undone else f"{case.unfinished.verb} had begun"
     event = "WITHDRAWN" if undone else "ENDED"
     return machine.note(case, event, at=turn.ctx.now.wall, by="sickbay", why=f"{words}: {said}" if said else words)
+
+
+def _was_never_closed(case: Case) -> bool:
+    """Escalated because the cordon failed: a right that was missing, a server that did not answer. Once it is made,
+    there is nothing left for a person to decide."""
+    return len(case.timeline) > 1 and case.timeline[-2][0] == Phase.CORDONING.value
 
 
 def _cancelling(turn: Turn, case: Case) -> Said:

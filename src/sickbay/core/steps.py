@@ -31,7 +31,9 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         assert verb is not None, "ADMITTED without a rung"
         moved = machine.start_rung(moved, verb, plan.timeout_of(case.plan, verb), now.watch)
     elif moved.phase is Phase.CORDONING:
+        mark = turn.s.node.mark if turn.s.node else ""
         moved = replace(moved, ours=True)
+        moved = machine.adopt(moved, mark) if mark not in ("", moved.id) else moved
     elif moved.phase is Phase.HOLDING:
         moved = _ask_checkpoint(turn, moved)
     elif moved.phase is Phase.DRAINING and moved.pending is not None:

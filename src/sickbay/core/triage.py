@@ -259,7 +259,7 @@ def open_case(
     *, now: float, at: float, cluster: str,
 ) -> tuple[Case, NodeRecord]:  # fmt: skip
     """A new case under the next number of this node. A relapse starts above the highest rung ever tried for it."""
-    n = record.last_n + 1
+    n = next_number(record, node.mark)
     diagnoses = tuple(diagnosis_of(la, catalog, at) for la in latches)
     floor, why_floor = _relapse_floor(record, latches, policy, now)
     again = suspicion.relapsed(record, latches, policy.relapse_s, now)
@@ -281,6 +281,13 @@ def open_case(
         timeline=((Phase.SUSPECTED.value, at),), opened_version=node.version,
     )  # fmt: skip
     return case, replace(record, last_n=n, uid=node.uid)
+
+
+def next_number(record: NodeRecord, mark: str = "") -> int:
+    """Never used before, also where a record was lost: a door, and the node itself, may remember actions by the number
+    that an old mark still names."""
+    tail = mark.rpartition(".")[2]
+    return max(record.last_n, int(tail) if tail.isdecimal() and len(tail) < 10 else 0) + 1
 
 
 def _quote(latch: Latch) -> str:

@@ -70,6 +70,8 @@ class NodeSlice:
     paused: str = ""
     explained: frozenset[str] = frozenset()  # faults that a common cause explains, for this node
     condemned: frozenset[str] = frozenset()  # serials that must not come back
+    stray: str = ""  # our mark, read directly just now, of a case that has no record
+    lost: Case | None = None  # its record, if somebody deleted it while we looked on
     mute: bool = False  # the whole pool's instruments are silent: one notice says so, not one per node
 
 

@@ -159,6 +159,7 @@ class Trial:
         yield lambda: self._say("retry")
         yield lambda: self._say("examine")
         yield self._pause
+        yield self._delete_record
 
     def _on_node(self, act: Callable[[str], None]) -> None:
         names = [n.name for n in self.world.nodes.values() if n.present]
@@ -188,6 +189,14 @@ class Trial:
             pass
         finally:
             self.mood.swarm = swarm
+
+    def _delete_record(self) -> None:
+        """`kubectl delete nodecase`: somebody deletes the record of an open case."""
+        cases = sorted(c.value.id for c in self.records.list(Case))
+        if cases:
+            gone = self.rng.choice(cases)
+            self.world.note("person", gone.rpartition(".")[0], act="delete-record", case=gone)
+            self.records.lose(Case, gone)
 
     def _pause(self) -> None:
         self._post(

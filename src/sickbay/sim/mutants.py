@@ -306,6 +306,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a relapse starts at the bottom", _wrap("core.triage", "_relapse_floor", lambda old: lambda *a: (None, ""))),
     Mutant("flaps are believed for ever", _wrap("core.triage", "may_clear", lambda old: lambda *a: True)),
     Mutant("an abort leaves no quiet time", _wrap("core.triage", "close", _no_quiet)),
+    Mutant("a mark without a record is not looked for", _set("core.strays", "adopt", lambda turn: None)),
+    Mutant("a deleted record is no cancel", _set("core.strays", "cancel_lost", lambda turn: None)),
+    Mutant("a new case does not take an old mark over", _set("core.machine", "adopt", lambda case, mark: case)),
+    Mutant("numbers begin anew after a lost store", _wrap(
+        "core.triage", "next_number", lambda old: lambda record, mark="": old(record))),
     Mutant("quiet swallows a new boot", _wrap("core.quiet", "Peace.covers", _whole_fault)),
     Mutant("a person's uncordon is not noticed", _wrap("core.decide", "_was_uncordoned", _never)),
     Mutant("an uncordon is believed from an old view", _wrap("core.decide", "_was_uncordoned", _any_version)),

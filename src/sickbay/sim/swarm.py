@@ -7,7 +7,7 @@ only. Everything here wraps a door without changing its meaning: answers may be 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -25,7 +25,7 @@ from sickbay.model import (
     Recovery,
     Retry,
 )
-from sickbay.ports import Platform, Store, Stored, Unread, V, Value
+from sickbay.ports import Names, Platform, Store, Stored, Unread, V, Value
 from sickbay.sim.world import World
 
 
@@ -202,6 +202,9 @@ class SwarmStore:
 
     def prune(self, older_than: float) -> int:
         return self._reached().prune(older_than)
+
+    def missing(self, kind: type[V], keys: Collection[str]) -> Names:
+        return self._store.missing(kind, keys)
 
     def token(self) -> int:
         return self._reached().token()

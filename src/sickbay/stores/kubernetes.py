@@ -18,7 +18,7 @@ import heapq
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -29,7 +29,7 @@ from sickbay.kube import names
 from sickbay.kube.api import Api, decode
 from sickbay.kube.watch import Gone, Put, Reflector, Synced
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Recovery
-from sickbay.ports import Stored, Unread, V, Value
+from sickbay.ports import Names, Stored, Unread, V, Value
 from sickbay.stores import records
 from sickbay.stores.kubernetes_answers import Deleted, explained, is_object
 from sickbay.stores.kubernetes_cache import FOR_EVER, Cache, Where, seen_of
@@ -128,6 +128,17 @@ class KubernetesStore:
             selector += f",{NODE}={node}"
         with self._plain_words(f"the archive of {KINDS[kind].plural}"):
             return iter(self._newest(kind, selector, node, fault, since, limit))
+
+    def missing(self, kind: type[V], keys: Collection[str]) -> Names:
+        """By the watch; what it does not show is asked for, since it may be a moment behind."""
+        self._open()
+        unseen = [key for key in keys if self._cache.look(kind, name_of(key)) is None]
+        with self._plain_words(f"the {KINDS[kind].plural} that went"):
+            return [key for key in unseen if not self._is_live(kind, name_of(key))]
+
+    def _is_live(self, kind: type[Any], name: str) -> bool:
+        found = self._api.find(self._path(kind, name), Glimpse)
+        return found is not None and found.metadata.label(ENDED) != "true"
 
     def token(self) -> int:
         """How many writes we know of. The first call begins to watch."""

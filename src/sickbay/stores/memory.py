@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
@@ -15,7 +15,7 @@ from typing import Any, cast
 from sickbay import wire
 from sickbay.errors import StoreError
 from sickbay.model import Case, Command, Recovery
-from sickbay.ports import Stored, Unread, V, Value
+from sickbay.ports import Names, Stored, Unread, V, Value
 from sickbay.stores import records
 
 
@@ -141,6 +141,15 @@ class MemoryStore:
                 kind: {key: self._again(stored) for key, stored in found.items()}
                 for kind, found in contents.live.items()
             }
+
+    def missing(self, kind: type[V], keys: Collection[str]) -> Names:
+        live = self._live[kind]
+        return [key for key in keys if key not in live]
+
+    def lose(self, kind: type[V], key: str) -> None:
+        """As somebody would who deletes a record behind our back: for the simulator, nobody else can."""
+        with self._lock:
+            self._remove(kind, key)
 
     def token(self) -> int:
         return self._token

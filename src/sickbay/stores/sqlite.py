@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from typing import Any, cast
 from sickbay import wire
 from sickbay.errors import StoreError, Unreadable
 from sickbay.model import Case, Command, Recovery
-from sickbay.ports import Stored, Unread, V, Value
+from sickbay.ports import Names, Stored, Unread, V, Value
 from sickbay.stores import records, sqlite_file
 
 _HISTORY = """
@@ -113,6 +113,11 @@ class SqliteStore:
             if gone:
                 _next_token(db)
             return gone
+
+    def missing(self, kind: type[V], keys: Collection[str]) -> Names:
+        with self._reading() as db:
+            live = {row[0] for row in db.execute("select key from records where kind = ?", (kind.__name__,))}
+        return [key for key in keys if key not in live]
 
     def token(self) -> int:
         with self._reading() as db:

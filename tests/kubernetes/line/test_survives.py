@@ -17,7 +17,7 @@ import pytest
 from sickbay.kube import names
 from sickbay.kube.names import keys
 from sickbay.kube.objects import Anything
-from sickbay.model import Phase, Verb
+from sickbay.model import Case, Phase, Verb
 from testbed.cluster import Cluster
 from testbed.fleet import gpu_node
 from tests.kubernetes.ec2 import patient
@@ -259,3 +259,40 @@ def test_a_watch_whose_version_was_forgotten_in_mid_case_lists_again_and_misses_
         line.until(lambda: "/nodecases: listing again: too old" in line.log(), "what it knew is too old")
         returned_once(line, boots)
         line.kubelet.errors.clear()
+
+
+# --- records that somebody deletes ------------------------------------------------------------------------------------
+
+
+def is_free(line: Line) -> bool:
+    node, ours = line.node(), keys()
+    marked = any(taint.key == ours.case for taint in node.spec.taints or ())
+    return not node.spec.unschedulable and not marked and not node.metadata.annotation(ours.case)
+
+
+def at_rest(line: Line) -> Case:
+    """Closed, with work on it that may not be evicted."""
+    add_pod(line.api, line.namespace, "work", line.sick)
+    line.control("CORDON")
+    line.strike()
+    return line.until_phase(Phase.HOLDING)
+
+
+def test_deleting_the_nodecase_in_mid_case_takes_our_marks_off_and_says_so(line: Line) -> None:
+    case = at_rest(line)
+    line.api.request("DELETE", names.custom(line.namespace, "nodecases", names.object_name(case.id)))
+    line.until(lambda: is_free(line), "our marks are off")
+    ended = line.until_phase(Phase.DISMISSED)
+    assert ended.adopts == case.id
+    assert "deleted the record" in line.log()
+
+
+@pytest.mark.soak
+def test_a_fresh_install_finds_the_marks_of_the_last_one(line: Line) -> None:
+    at_rest(line)
+    line.running[-1].kill()
+    for kind in ("nodecases", "noderecords", "ledgers"):
+        line.api.request("DELETE", names.custom(line.namespace, kind))
+    line.api.request("DELETE", f"/api/v1/namespaces/{line.namespace}/pods/work?gracePeriodSeconds=0")
+    line.control("REBOOT")
+    line.until(lambda: is_free(line), "our marks are off")

@@ -30,6 +30,12 @@ def test_an_archived_case_is_no_longer_live_and_is_found_in_history(pair: Pair) 
     assert list(pair[1].history(Case)) == [a_case()]
 
 
+def test_what_ended_or_never_was_is_missing_among_the_live(pair: Pair) -> None:
+    _end(pair[0], a_case("n1.1"))
+    pair[0].create(a_case("n1.2"))
+    assert pair[1].missing(Case, ("n1.1", "n1.2", "n1.3")) == ["n1.1", "n1.3"]
+
+
 def test_a_case_number_is_never_used_twice(pair: Pair) -> None:
     """lessons.md 1."""
     _end(pair[0], a_case("n1.1"))

@@ -23,17 +23,18 @@ BUSY_S = 1.0
 
 def cordon(site: Site, action: Action, known: NodeObject | None = None) -> Outcome:
     name, case, node = action.place.node, marks.case_of(action), known
+    adopts = marks.adopted_of(action)
     for _ in range(TRIES):
         fresh = node is None
         node = node or site.api.find(names.node(name), NodeObject)
         if node is None:
             return Failed(f"there is no node {name}")
-        why, ops = _refusal(site, action, node), marks.cordon_ops(node, site.keys, case)
+        why, ops = _refusal(site, action, node), marks.cordon_ops(node, site.keys, case, adopts)
         if fresh and why:
             return Failed(why)
         if fresh and not ops:
-            return Done(_closed(site, node, case))
-        if not why and ops and (answer := _write(site, node, ops, Done(_closed(site, node, case)))):
+            return Done(_closed(site, node, case, adopts))
+        if not why and ops and (answer := _write(site, node, ops, Done(_closed(site, node, case, adopts)))):
             return answer
         node = None  # what we knew is not true any more, or says that there is nothing to do: look
     return Retry(BUSY_S, f"others keep changing the marks of {name}; it is not closed yet")
@@ -57,14 +58,14 @@ def _refusal(site: Site, action: Action, node: NodeObject) -> str:
     name, mark, case = node.metadata.name, marks.mark_of(node, site.keys), marks.case_of(action)
     if (wanted := action.before.instance) and instance_of(node) != wanted:
         return f"{name} is another machine now: {instance_of(node)}, not {wanted}"
-    if mark and mark != case:
+    if mark not in ("", case, marks.adopted_of(action)):
         key = site.keys.case
         return f"{name} carries the mark of {mark}; if that case is over: kubectl annotate node {name} {key}-"
     return ""
 
 
-def _closed(site: Site, node: NodeObject, case: str) -> str:
-    before = marks.find(node, site.keys, case).unschedulable
+def _closed(site: Site, node: NodeObject, case: str, adopts: str = "") -> str:
+    before = marks.find(node, site.keys, case, adopts).unschedulable
     also = "; it was cordoned before us, and will stay so" if before else ""
     return f"{node.metadata.name} is closed for new work{also}"
 
@@ -98,7 +99,7 @@ def _settled(site: Site, action: Action, node: HeldNode | None) -> Outcome | Non
     if node is None:
         return Done(f"{name} is not there any more")
     mark = marks.mark_of(node, site.keys)
-    if mark and mark != case:
+    if mark not in ("", case, marks.adopted_of(action)):
         return Done(f"{name} carries no mark of {case}, but of {mark}")
     if not mark and (wanted := action.before.instance) and instance_of(node) != wanted:
         return Done(f"{name} is another machine now, and carries no mark of {case}")

@@ -66,6 +66,11 @@ def case_of(action: Action) -> str:
     return action.args.get("case") or action.key.rpartition("/")[0]
 
 
+def adopted_of(action: Action) -> str:
+    """An older mark of ours that has no record: the controller says so, having read the store and the node."""
+    return action.args.get("adopts", "")
+
+
 def number_of(case: str) -> str:
     """What the taint says: the case's number, since a taint's value is short and has no room for a node's name."""
     number = case.rpartition(".")[2]
@@ -109,10 +114,12 @@ def read_found(node: NodeObject, keys: Keys) -> Found | None:
     return replace(found, annotations=kept)
 
 
-def find(node: NodeObject, keys: Keys, case: str) -> Found:
+def find(node: NodeObject, keys: Keys, case: str, adopts: str = "") -> Found:
     """What a cordon of this node has to remember. Our own earlier cordon is not somebody else's."""
     known = read_found(node, keys)
-    ours = mark_of(node, keys) == case or (not mark_of(node, keys) and find_taint(node, keys.case) is not None)
+    ours = mark_of(node, keys) in (case, adopts or case) or (
+        not mark_of(node, keys) and find_taint(node, keys.case) is not None
+    )
     if known is None or not ours:
         there = node.metadata.annotations or {}
         return Found(node.spec.unschedulable, {key: there.get(key) for key in _free(node)})
@@ -136,11 +143,11 @@ def in_service(node: HeldNode, keys: Keys) -> HeldNode:
 # --- patches ----------------------------------------------------------------------------------------------------------
 
 
-def cordon_ops(node: NodeObject, keys: Keys, case: str) -> list[Op]:
-    """Close the node in the name of `case`; empty when it is."""
+def cordon_ops(node: NodeObject, keys: Keys, case: str, adopts: str = "") -> list[Op]:
+    """Close the node in the name of `case`; empty when it is. `adopts`: a mark of ours that it takes the place of."""
     if is_closed(node, keys, case):
         return []
-    found = find(node, keys, case)
+    found = find(node, keys, case, adopts)
     ops = [same("/metadata/uid", node.metadata.uid), *_room(node)]
     ops += annotate(node, keys.case, case) + annotate(node, keys.before, write_found(found))
     for key in _free(node):

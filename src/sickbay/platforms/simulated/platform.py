@@ -185,7 +185,7 @@ class SimulatedPlatform:
             return Failed(f"there is no node {action.place.node}")
         if action.before.instance and node.instance != action.before.instance:
             return Failed(f"{node.name} is another machine now: {node.instance}")
-        if node.mark and node.mark != case:
+        if node.mark not in ("", case, action.args.get("adopts")):
             return Failed(f"{node.name} carries the mark of {node.mark}")
         if not (node.mark == case and node.closed):
             self._write_mark(node, case)
@@ -204,7 +204,7 @@ class SimulatedPlatform:
         node, case = self._node(action), case_of(action)
         if node is None:
             return Done(f"{action.place.node} is not there any more")
-        if node.mark and node.mark != case:
+        if node.mark not in ("", case, action.args.get("adopts")):
             return Done(f"{node.name} carries no mark of {case}")
         cancel = action.args.get("cancel") == "1"
         if not cancel and not node.ready:

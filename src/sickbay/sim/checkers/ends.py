@@ -37,6 +37,13 @@ class EndsOrRests(Checker):
                 )
             self._is_closed(case)
         for name, node in self.world.nodes.items():
+            if (
+                node.present
+                and node.ready
+                and node.mark
+                and (name not in cases or node.mark not in _marks(cases[name]))
+            ):
+                self.judge.complain(None, f"{name} carries the mark of {node.mark}, and nobody has a record of it")
             if name not in cases and node.present and node.serving() and not node.opted_out:
                 self._is_forgotten(name)
 
@@ -63,6 +70,10 @@ class EndsOrRests(Checker):
         if self.world.now - self._left_alone.get(name, -quiet_s) >= quiet_s:
             ailing = [a.kind.name for _, a in self.world.ailing(name)]
             self.judge.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
+
+
+def _marks(case: Case) -> tuple[str, str]:
+    return case.id, case.adopts
 
 
 class JobsMove(Checker):

@@ -1,0 +1,53 @@
+"""Which of our marks have no record: seen in the view, standing for a while, and then read directly.
+
+Asked by controller/desk.py before it decides about a node. A mark may outlive its case for moments (a view that is
+late, an old leader's call that lands last, an object that goes with its machine), so it is a stray only when it still
+stands after STANDS_S and on a fresh read. It decides nothing: core/strays.py does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from sickbay.controller.view import View
+from sickbay.core.turn import Now
+from sickbay.errors import SickbayError
+from sickbay.model import Node
+
+log = logging.getLogger(__name__)
+
+STANDS_S = 60.0  # watch time
+UNREAD_S = 15.0  # until a node that could not be read is looked at again
+
+
+class Strays:
+    def __init__(self, view: View, look: Callable[[str], Node | None]) -> None:
+        self._view, self._look = view, look
+        self._due: dict[str, float] = {}  # node -> watch time from which its mark is one
+
+    def find(self, name: str, now: Now) -> str:
+        """The mark, if it is a stray; the view knows the fresh look then."""
+        node = self._view.nodes.get(name)
+        if node is None or not self._may_be(node):
+            self._due.pop(name, None)
+            return ""
+        if now.watch < self._due.setdefault(name, now.watch + STANDS_S):
+            return ""
+        try:
+            seen = self._look(name)
+        except SickbayError as error:
+            log.warning("node=%s carries the mark of %s and could not be read: %s", name, node.mark, error)
+            self._due[name] = now.watch + UNREAD_S
+            return ""
+        if seen is not None:
+            self._view.put_node(seen)
+        return seen.mark if seen is not None and seen.mark == node.mark and self._may_be(seen) else ""
+
+    def due(self, name: str) -> list[float]:
+        """When it wants another look."""
+        return [self._due[name]] if name in self._due else []
+
+    def _may_be(self, node: Node) -> bool:
+        """A node that does not answer gets a case for that, which takes the mark over."""
+        return bool(node.mark) and node.ready and not node.gone and node.name not in self._view.cases

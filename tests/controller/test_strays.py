@@ -1,0 +1,110 @@
+"""A node that carries our mark although nobody has a record of that case: at the start, or when one is deleted."""
+
+from __future__ import annotations
+
+from sickbay.controller.strays import STANDS_S
+from sickbay.errors import ApiError
+from sickbay.model import Action, Case, Node, Outcome, Phase, Retry, Verb
+from sickbay.stores.memory import MemoryStore
+from tests.builders import a_finding, a_node, a_policy
+from tests.controller.door import Door, Shift, busy
+
+
+def marked() -> Node:
+    return a_node(cordoned=True, mark="n1.7")
+
+
+def test_a_mark_that_is_found_at_the_start_is_adopted_examined_and_taken_off() -> None:
+    door = Door(marked())
+    Shift(door).passes(STANDS_S + 120.0)
+    assert (door.nodes["n1"].mark, door.nodes["n1"].cordoned) == ("", False)
+    assert [a.verb for a in door.asked if a.verb is Verb.VERIFY]
+
+
+def test_a_mark_that_goes_by_itself_within_a_minute_was_none() -> None:
+    door = Door(marked())
+    shift = Shift(door).passes(STANDS_S - 10.0)
+    door.shows("n1", cordoned=False, mark="")
+    shift.passes(STANDS_S)
+    assert door.asked == []
+
+
+def test_a_mark_that_only_a_late_view_shows_is_none() -> None:
+    door = Door(marked())
+    shift = Shift(door)
+    door.nodes["n1"] = a_node(version=12)  # nobody was told
+    shift.passes(STANDS_S + 30.0)
+    assert door.asked == []
+
+
+def test_a_node_that_cannot_be_read_is_looked_at_again_a_little_later() -> None:
+    door = Door(marked())
+    shift, look = Shift(door), door.look
+    down = [True]
+
+    def unsure(node: str) -> Node | None:
+        if down[0]:
+            raise ApiError(500, "Internal", "not now")
+        return look(node)
+
+    shift.controller._desk._strays._look = unsure
+    shift.passes(STANDS_S + 5.0)
+    assert shift.case() is None
+    down[0] = False
+    shift.passes(60.0)
+    assert door.asked
+
+
+def test_the_ward_shows_the_case_that_was_made_of_it() -> None:
+    shift = Shift(Door(marked()), policy=a_policy(max_verb="OBSERVE")).passes(STANDS_S + 5.0)
+    case = shift.case()
+    assert case is not None
+    assert (case.id, case.phase, case.diagnoses[0].fault) == ("n1.8", Phase.ESCALATED, "stray-mark")
+    assert any("sickbay case abort n1.8" in notice.body for notice in shift.pager.told)
+    assert shift.door.asked == []
+
+
+def sick_shift() -> tuple[Door, MemoryStore, Shift]:
+    door, store = Door(), MemoryStore()
+    door.says[Verb.DRAIN] = busy
+    shift = Shift(door, store)
+    door.shows("n1", findings=(a_finding("xid.79"),))
+    shift.passes(30.0)
+    case = shift.case()
+    assert case is not None
+    assert case.phase is Phase.DRAINING
+    return door, store, shift
+
+
+def test_deleting_the_record_of_a_case_at_rest_lets_its_node_go() -> None:
+    door, store, shift = sick_shift()
+    store.lose(Case, "n1.1")
+    shift.passes(30.0)
+    assert (door.nodes["n1"].mark, door.nodes["n1"].cordoned) == ("", False)
+    assert [(c.id, c.phase) for c in store.history(Case)] == [("n1.2", Phase.DISMISSED)]
+    assert any("deleted the record of n1.1" in notice.body for notice in shift.pager.told)
+
+
+def test_a_record_that_is_deleted_while_it_is_being_written_is_a_cancel_too() -> None:
+    door, store, shift = sick_shift()
+
+    def deleted_meanwhile(action: Action) -> Outcome:
+        store._live[Case].pop("n1.1", None)  # no token moves: only the write finds out
+        store._lists.clear()
+        return Retry(5.0, "waits for the pods of a job that is new")
+
+    door.says[Verb.DRAIN] = deleted_meanwhile
+    shift.passes(400.0)
+    assert (door.nodes["n1"].mark, door.nodes["n1"].cordoned) == ("", False)
+
+
+def test_all_records_gone_and_a_fresh_start_strand_no_node() -> None:
+    door, _, shift = sick_shift()
+    shift.controller.abandon()
+    door.shows("n1", findings=())
+    fresh = MemoryStore()
+    Shift(door, fresh, shift.clock).passes(STANDS_S + 300.0)
+    del door.says[Verb.DRAIN]
+    Shift(door, fresh, shift.clock).passes(300.0)
+    assert (door.nodes["n1"].mark, door.nodes["n1"].cordoned) == ("", False)
+    assert [c.id for c in fresh.history(Case)] == ["n1.2"]  # never the number that its actions were known by
