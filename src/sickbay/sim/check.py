@@ -16,12 +16,10 @@ from random import Random
 from sickbay.errors import AlreadyExists
 from sickbay.model import Case, Command, NodeRecord, Pause, Phase, Recovery
 from sickbay.settings import JobPolicy, Limit, Policy, Settings
-from sickbay.sim import storm
+from sickbay.sim import shape, storm
 from sickbay.sim.checkers import Judge
-from sickbay.sim.jobs import JobSpec
 from sickbay.sim.run import Brain, SimRun
 from sickbay.sim.swarm import Crash, Lock, Mood, SwarmClock, SwarmLeader, SwarmPlatform, SwarmStore, pick
-from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
 STORM_S = 8 * 3600.0
@@ -49,8 +47,9 @@ class Trial:
     def __init__(self, seed: int, weather: Collection[str] = storm.BORNE) -> None:
         self.seed, self.weather = seed, weather
         self.rng = Random(f"trial/{seed}")
-        self.world = World(
-            seed, 14, rack_size=4, silent_failure=self.rng.choice((0.0, 0.1, 0.3)),
+        self.shape = shape.draw(seed) if storm.has(seed, "shape", weather) else shape.PLAIN
+        self.world = self.shape.build(
+            seed, silent_failure=self.rng.choice((0.0, 0.1, 0.3)),
             reboot_hangs=self.rng.choice((0.0, 0.1)), part_returns=self.rng.choice((0.0, 0.5)), stock=40,
         )  # fmt: skip
         self.mood = Mood(pick(Random(f"swarm/{seed}")), Random(f"mood/{seed}"))
@@ -95,10 +94,9 @@ class Trial:
         return Verdict(self.seed, tuple(self.judge.violations), world.digest(), len(archived), self.crashes)
 
     def _submit(self) -> None:
-        names = sorted(self.world.nodes)
         bug = self.rng.choice((-1, -1, 700))
-        self.world.submit(JobSpec("llama", tuple(names[:4]), checkpoint_every=60, total_steps=40_000))
-        self.world.submit(JobSpec("mixtral", tuple(names[4:8]), checkpoint_every=90, bug_at_step=bug))
+        for spec in self.shape.jobs or shape.two_gangs(bug):
+            self.world.submit(spec)
 
     def _pass(self, until: float) -> None:
         """As SimRun.run_until, with processes that may die on any line."""

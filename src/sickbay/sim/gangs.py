@@ -47,7 +47,7 @@ class Gangs:
             world.note("corrupt-restart", "", job=job.id, attempt=attempt, from_step=from_step)
         lacking = [name for name in nodes if job.id not in world.nodes[name].pulled]
         for name in nodes:
-            world.nodes[name].job = job.id
+            world.nodes[name].jobs[job.id] = self._slots(job, world.nodes[name])
             world.touch_work(world.nodes[name])
         if lacking and world.services.is_away("registry"):
             self._wait_for_image(job, lacking)
@@ -56,7 +56,7 @@ class Gangs:
         self._plan_ending(job)
         world.touch_job(job)
         for name in nodes:
-            world.illness.under_load(world.nodes[name])
+            world.illness.under_load(world.nodes[name], job.id)
         self.data_lost(job)
 
     def _pull(self, job: SimJob, lacking: Iterable[str]) -> None:
@@ -87,6 +87,22 @@ class Gangs:
         self._plan_ending(job)
         self.world.touch_job(job)
 
+    def has_room(self, job: SimJob, node: SimNode) -> bool:
+        """Is as much of the node free as this job needs: all of it, or so many GPUs?"""
+        need = job.spec.gpus_per_node
+        if not self.suits(job, node):
+            return False
+        return len(node.free_slots()) >= need if need else not node.jobs
+
+    def suits(self, job: SimJob, node: SimNode) -> bool:
+        """Is it of the pool that its pods ask for, and has it a GPU for each of their ranks?"""
+        spec = job.spec
+        return spec.pool in ("", node.pool) and len(node.gpus) >= min(spec.ranks_per_node, self.world.gpus_per_node)
+
+    def _slots(self, job: SimJob, node: SimNode) -> tuple[int, ...]:
+        need = job.spec.gpus_per_node
+        return node.free_slots()[:need] if need else tuple(range(len(node.gpus)))
+
     def _plan_ending(self, job: SimJob) -> None:
         """The moment at which this attempt completes, or meets the bug that is in it."""
         spec, life = job.spec, job.life
@@ -107,12 +123,20 @@ class Gangs:
 
     def struck(self, node: SimNode, ailment: Ailment) -> None:
         """An ailment of this node acts on the job that runs there."""
-        job = self.world.jobs.get(node.job) if node.job else None
-        if job is None or not job.live:
-            return
+        for name, slots in tuple(node.jobs.items()):
+            job = self.world.jobs[name]
+            if job.live:
+                self._strike(job, node, ailment, slots)
+
+    def _strike(self, job: SimJob, node: SimNode, ailment: Ailment, slots: tuple[int, ...]) -> None:
+        """What ails a GPU hurts the rank on it, and no job that has other GPUs of the node."""
         ranks = job.ranks_on(node.name)
         if ailment.kind.scope == "gpu":
-            ranks = ranks[ailment.values["index"] % len(ranks) : ailment.values["index"] % len(ranks) + 1]
+            slot = ailment.values["index"]
+            if slot not in slots:
+                return
+            at = slots.index(slot) % len(ranks)
+            ranks = ranks[at : at + 1]
         self._hurt(job, node, ailment, ranks)
 
     def _hurt(self, job: SimJob, node: SimNode, ailment: Ailment, ranks: list[int]) -> None:
@@ -170,10 +194,11 @@ class Gangs:
 
     def node_lost(self, node: SimNode) -> None:
         """The host under these ranks goes away."""
-        job = self.world.jobs.get(node.job) if node.job else None
-        if job and job.live:
-            self._fail(job, job.ranks_on(node.name), "node_gone", f"{node.name} went down", code=137)
-        node.job = ""
+        for name in tuple(node.jobs):
+            job = self.world.jobs[name]
+            if job.live:
+                self._fail(job, job.ranks_on(node.name), "node_gone", f"{node.name} went down", code=137)
+        node.jobs = {}
         self.orphans_end(node, f"{node.name} went down")
 
     def _fail(
@@ -195,8 +220,7 @@ class Gangs:
         world.note("job-end", "", job=job.id, attempt=job.attempt, phase=phase.value, step=job.step(world.now), why=why)
         for name in job.nodes:
             node = world.nodes[name]
-            if node.job == job.id:
-                node.job = ""
+            if node.jobs.pop(job.id, None) is not None:
                 world.touch_work(node)
         world.touch_job(job)
         if phase is JobPhase.FAILED and job.spec.requeue_s is not None:
@@ -208,7 +232,7 @@ class Gangs:
         world = self.world
         if job.life != life or job.live:
             return
-        free = [n.name for n in world.nodes.values() if n.serving() and not n.job and not n.stuck]
+        free = [n.name for n in world.nodes.values() if n.serving() and not n.stuck and self.has_room(job, n)]
         is_free, own = frozenset(free), frozenset(job.nodes)
         want = [name for name in job.nodes if name in is_free]
         want += [name for name in free if name not in own]
@@ -346,12 +370,12 @@ class Gangs:
         if loose:
             return f"ranks of an earlier attempt live on {', '.join(loose)}, which carries no mark of ours"
         for name in nodes:
-            why = self._unfit(name)
+            why = self._unfit(job, name)
             if why:
                 return f"{name}: {why}"
         return "" if len(nodes) == len(job.spec.nodes) else f"{len(nodes)} nodes given, {len(job.spec.nodes)} needed"
 
-    def _unfit(self, name: str) -> str:
+    def _unfit(self, job: SimJob, name: str) -> str:
         node = self.world.nodes.get(name)
         if node is None or not node.present:
             return "no such node"
@@ -359,8 +383,10 @@ class Gangs:
             return f"cordoned by {node.mark or ', '.join(node.others)}"
         if not node.ready or node.treating:
             return "not ready"
-        if node.job or node.stuck or node.orphans:
-            return f"busy with {node.job or ', '.join([*node.stuck, *node.orphans])}"
+        if not self.suits(job, node):
+            return f"its pods ask for pool {job.spec.pool or 'any'} and {job.spec.ranks_per_node} GPUs a node"
+        if not self.has_room(job, node) or node.stuck or node.orphans:
+            return f"busy with {', '.join([*node.jobs, *node.stuck, *node.orphans])}"
         return "behind the newcomer gate" if node.gate else ""
 
     def restart(self, key: str, job: SimJob, attempt: int, from_step: int, nodes: tuple[str, ...]) -> None:

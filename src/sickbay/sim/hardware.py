@@ -87,7 +87,7 @@ class SimNode:
     others: list[str] = field(default_factory=list)  # who else closed it
     gate: bool = False
     opted_out: bool = False
-    job: str = ""
+    jobs: dict[str, tuple[int, ...]] = field(default_factory=dict)  # job -> slots of the GPUs it holds here
     stuck: list[str] = field(default_factory=list)  # jobs whose processes here cannot be killed
     orphans: list[str] = field(default_factory=list)  # jobs given up whose ranks live on here, out of anybody's reach
     cuts: list[str] = field(default_factory=list)  # of control | data | power, one for each cut in force (network.py)
@@ -96,6 +96,7 @@ class SimNode:
     told_boot: str = ""  # the boot id that its kubelet told last
     switch: str = ""
     zone: str = ""
+    kind: str = ""  # instance type
     treating: str = ""  # key of the treatment under way
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     sequence: int = 0  # of findings within this boot
@@ -116,6 +117,19 @@ class SimNode:
     @property
     def cordoned(self) -> bool:
         return self.closed or bool(self.others)
+
+    @property
+    def job(self) -> str:
+        """The job here; the first where several share the node."""
+        return next(iter(self.jobs), "")
+
+    @job.setter
+    def job(self, job: str) -> None:
+        self.jobs = {job: tuple(range(len(self.gpus)))} if job else {}
+
+    def free_slots(self) -> tuple[int, ...]:
+        taken = {slot for slots in self.jobs.values() for slot in slots}
+        return tuple(slot for slot in range(len(self.gpus)) if slot not in taken)
 
     @property
     def reachable(self) -> bool:
@@ -191,9 +205,9 @@ class Factory:
         self.seed, self.gpus_per_node = seed, gpus_per_node
         self.made = 0
 
-    def gpus(self) -> list[SimGpu]:
+    def gpus(self, count: int = 0) -> list[SimGpu]:
         made = []
-        for slot in range(self.gpus_per_node):
+        for slot in range(count or self.gpus_per_node):
             self.made += 1
             serial = f"16533{self.seed % 1000:03d}{self.made:06d}"
             made.append(SimGpu(serial, f"GPU-{as_uuid(self.seed, 'gpu', self.made)}", slot=slot))

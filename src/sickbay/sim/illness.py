@@ -29,7 +29,11 @@ class Illness:
             return None
         self._struck += 1
         rng = self.world.stream("strike")
-        gpu = node.gpus[rng.randrange(len(node.gpus)) if slot is None else slot] if kind.scope == "gpu" else None
+        gpu = (
+            node.gpus[rng.randrange(len(node.gpus)) if slot is None else slot % len(node.gpus)]
+            if kind.scope == "gpu"
+            else None
+        )
         ailment = self._ailment(kind, gpu, options)
         self.world.note("fault", node.name, what=kind.name, gpu=gpu.serial if gpu else "-", cure=ailment.cure)
         if kind.scope == "job":
@@ -39,8 +43,9 @@ class Illness:
             (gpu.ailments if gpu else node.ailments).append(ailment)
         if not ailment.dormant:
             self._show(node, ailment, kind.lines)
-        elif node.job:
-            self.under_load(node)
+        else:
+            for job in tuple(node.jobs):
+                self.under_load(node, job)
         self._then(kind, node, gpu, options)
         return ailment if ailment.cure != "none" else None
 
@@ -124,23 +129,25 @@ class Illness:
             if not ailment.dormant:
                 self._print_later(node, ailment, ailment.kind.boot_lines)
 
-    def under_load(self, node: SimNode) -> None:
+    def under_load(self, node: SimNode, job: str) -> None:
         """Work began on this node: what sleeps will wake after a while, what is visible hurts the work at once."""
         rng = self.world.stream("relapse")
-        for _, ailment in list(node.all_ailments()):
-            boot, job = node.boot_id, node.job
+        for gpu, ailment in list(node.all_ailments()):
+            boot = node.boot_id
+            if gpu is not None and gpu.slot not in node.jobs.get(job, ()):
+                continue  # somebody else's, or nobody's
             if ailment.dormant and ailment.effect != "corrupt_quietly":
                 delay = rng.expovariate(1 / ailment.relapse_s) if ailment.relapse_s > 0 else 1.0
-                self.world.after(delay, lambda a=ailment, b=boot, j=job: self._relapse(node, a, b, j))  # type: ignore[misc]
+                self.world.after(delay, lambda a=ailment, b=boot: self._relapse(node, a, b, job))  # type: ignore[misc]
             elif ailment.effect in ("slow", "corrupt_quietly"):
                 self.world.gangs.struck(node, ailment)
             elif ailment.effect != "none":
                 delay = rng.uniform(1.0, 60.0)
-                self.world.after(delay, lambda a=ailment, b=boot, j=job: self._hit_again(node, a, b, j))  # type: ignore[misc]
+                self.world.after(delay, lambda a=ailment, b=boot: self._hit_again(node, a, b, job))  # type: ignore[misc]
 
     def _still(self, node: SimNode, ailment: Ailment, boot: str, job: str) -> bool:
         present = any(a is ailment for _, a in node.all_ailments())
-        return present and node.boot_id == boot and node.job == job and node.up
+        return present and node.boot_id == boot and job in node.jobs and node.up
 
     def _hit_again(self, node: SimNode, ailment: Ailment, boot: str, job: str) -> None:
         """Work was put on a node that is visibly sick: the same lines, the same harm."""

@@ -57,6 +57,8 @@ class JobSpec:
     bug_at_step: int = -1  # a traceback whenever this step is reached
     first_step: int = 0
     requeue_s: float | None = None  # the platform itself restarts it after this long (for the originals' policy)
+    pool: str = ""  # the pool its pods ask for; "": any
+    gpus_per_node: int = 0  # 0: whole nodes; else so many of each, and others may have the rest
     told_by: str = "storage"  # how its steps are seen: through shared storage, or by its "pods" (not while cut off)
 
 

@@ -105,7 +105,7 @@ class Network:
         for node in nodes:
             self._regain(node, KINDS[cut.kind])
         if "data" in KINDS[cut.kind]:
-            jobs = [world.jobs[name] for name in dict.fromkeys(node.job for node in nodes if node.job)]
+            jobs = [world.jobs[name] for name in dict.fromkeys(job for node in nodes for job in node.jobs)]
             world.gangs.data_regained(jobs, RIDES_S)
 
     def mend_all(self) -> None:
@@ -130,7 +130,7 @@ class Network:
 
     def _stall(self, nodes: Sequence[SimNode], what: Sequence[str]) -> None:
         if "data" in what:
-            for name in dict.fromkeys(node.job for node in nodes if node.job):
+            for name in dict.fromkeys(job for node in nodes for job in node.jobs):
                 self.world.gangs.data_lost(self.world.jobs[name])
 
     def _judged(self, after_s: float, act: Act) -> None:
@@ -156,7 +156,7 @@ class Network:
 
     def _evict(self, cut: Cut) -> None:
         nodes = self._silent(cut, NOT_READY_S + EVICT_AFTER_S)
-        for name in dict.fromkeys(node.job for node in nodes if node.job):
+        for name in dict.fromkeys(job for node in nodes for job in node.jobs):
             self.world.gangs.evict(self.world.jobs[name])
 
     # -- coming back --------------------------------------------------------------------------------------------------

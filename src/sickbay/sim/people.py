@@ -81,7 +81,7 @@ class People:
         world, node = self.world, self.world.nodes[name]
         if node.gone or node.treating or not node.reachable or not node.powered:
             return False
-        world.note("person", name, act="reboot", by=by, jobs=node.job or "-")
+        world.note("person", name, act="reboot", by=by, jobs=",".join(node.jobs) or "-")
         world.treatments.take_down(node)
         world.touch(node)
         instance, boots = node.instance, node.boots

@@ -107,6 +107,10 @@ def comes_back(sky: Sky) -> None:
         sky.world.people.revive(sky.rng.choice(down))
 
 
+def nothing(sky: Sky) -> None:
+    """Not an event: a kind that says how the trial is built."""
+
+
 WEATHER: Mapping[str, Kind] = {
     "cut-control": Kind(0.3, 2, partial(cut, "control")),
     "cut-data": Kind(0.2, 2, partial(cut, "data")),
@@ -126,6 +130,7 @@ WEATHER: Mapping[str, Kind] = {
     "marks-forgotten": Kind(0.2, 2, marks_forgotten),
     "admin-reboots": Kind(0.3, 4, admin_reboots),
     "comes-back": Kind(0.3, 6, comes_back),
+    "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
 }
 
 
@@ -140,13 +145,23 @@ def asked(words: str) -> frozenset[str]:
     return kinds
 
 
+def has(seed: int, name: str, kinds: Collection[str]) -> bool:
+    """Does this seed have this kind at all?"""
+    return name in kinds and _stream(seed, name).random() < WEATHER[name].chance
+
+
+def _stream(seed: int, name: str) -> Random:
+    return Random(f"{seed}/weather/{name}")
+
+
 def brew(world: World, store: Restorable, kinds: Collection[str], until: float) -> list[str]:
     """Draw what this seed has of these kinds, and let it happen in time. Returns the kinds drawn."""
     drawn = []
     for name, kind in WEATHER.items():
-        rng = Random(f"{world.seed}/weather/{name}")
-        if name not in kinds or rng.random() >= kind.chance:
+        rng = _stream(world.seed, name)
+        if not has(world.seed, name, kinds):
             continue
+        rng.random()
         drawn.append(name)
         sky = Sky(world, store, rng)
         for _ in range(rng.randint(1, kind.most)):

@@ -98,7 +98,7 @@ class Treatments:
         treatment.state, treatment.ends = "started", world.now + world.stream("treat").uniform(low, high)
         world.note(
             "treat-start", node.name, key=treatment.key, verb=verb.value, mark=node.mark, cordoned=node.cordoned,
-            jobs=node.job or "-", stuck=",".join(node.stuck) or "-", ready=node.ready, boot=node.boot_id,
+            jobs=",".join(node.jobs) or "-", stuck=",".join(node.stuck) or "-", ready=node.ready, boot=node.boot_id,
             **({"waited": waited} if waited else {}),
         )  # fmt: skip
         if verb is not Verb.RESET_GPU:
@@ -193,7 +193,7 @@ class Treatments:
         node.objects += 1
         node.instance = world.factory.instance(node.name, node.generation)
         node.uid = world.factory.uid(node.name, node.objects)
-        node.gpus, node.ailments, node.treating = parts or world.factory.gpus(), [], ""
+        node.gpus, node.ailments, node.treating = parts or world.factory.gpus(node.expected), [], ""
         if not parts:
             self._bring_back(node)
         world.network.moved(node)

@@ -46,6 +46,14 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """What stands in a pool: an instance type, and its GPUs."""
+
+    kind: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     """An object that disappeared from the platform."""
 
@@ -74,6 +82,7 @@ class World:
         domain_size: int = 0,
         switch_size: int = 0,
         zones: int = 0,
+        machines: Mapping[str, Machine] | None = None,
         stock: int = 10_000,
         driver: str = "580.105.08",
         image: str = "gpu-image-41",
@@ -119,6 +128,7 @@ class World:
             People(self),
         )
         self.network, self.services, self.provider = Network(self), Services(self), Provider(self)
+        self.machines = dict(machines or {})
         self._build(nodes, spares, pools or {"default": nodes}, rack_size, domain_size, driver, image)
         self._wire(switch_size, zones)
         from sickbay.sim.agent import Agents
@@ -286,10 +296,10 @@ class World:
             node.zone = f"zone-{'abcdef'[i * zones // len(self.nodes)]}" if zones else ""
 
     def _host(self, name: str, pool: str, rack: str, domain: str, driver: str, image: str, spare: bool) -> SimNode:
-        instance = self.factory.instance(name, 0)
+        instance, machine = self.factory.instance(name, 0), self.machines.get(pool, Machine("", self.gpus_per_node))
         node = SimNode(
             name=name, pool=pool, rack=rack, domain=domain, uid=self.factory.uid(name, 0), instance=instance,
-            driver=driver, image=image, gpus=self.factory.gpus(), expected=self.gpus_per_node,
+            driver=driver, image=image, gpus=self.factory.gpus(machine.gpus), expected=machine.gpus, kind=machine.kind,
             boot_id=self.factory.boot_id(instance, 0), boot_at=self.now, kernel=KernelRing(self.now), spare=spare,
         )  # fmt: skip
         node.told_boot = node.boot_id

@@ -237,21 +237,22 @@ class SimulatedPlatform:
             return Started(ASK_AGAIN_S, f"{node.name} does not answer; its work cannot be confirmed gone")
         if not (node.mark == case and node.cordoned):
             return Retry(ASK_AGAIN_S, f"{node.name} is not closed in the name of {case}")
-        if node.job and action.args.get("evict", "1") != "1":
-            return Started(ASK_AGAIN_S, f"waiting for {node.job} to end")
+        if node.jobs and action.args.get("evict", "1") != "1":
+            return Started(ASK_AGAIN_S, f"waiting for {', '.join(node.jobs)} to end")
         if work is None:
             work = self._begin(action.key, EVICT_S, "drain")
             self._evict(node, case)
         return self._later(work, lambda: self._drained(node, case))
 
     def _evict(self, node: SimNode, case: str) -> None:
-        job = self.world.jobs.get(node.job) if node.job else None
-        self.world.note("drain", node.name, case=case, job=job.id if job else "-")
-        if job and job.live:
-            self.world.gangs.stop(job, f"drain:{case}")
+        self.world.note("drain", node.name, case=case, job=",".join(node.jobs) or "-")
+        for name in tuple(node.jobs):
+            job = self.world.jobs[name]
+            if job.live:
+                self.world.gangs.stop(job, f"drain:{case}")
 
     def _drained(self, node: SimNode, case: str) -> Outcome:
-        if node.job:  # somebody placed work here in spite of the cordon
+        if node.jobs:  # somebody placed work here in spite of the cordon
             self._evict(node, case)
             return Started(ASK_AGAIN_S, f"{node.name} got new work and is emptied again")
         if node.orphans:
@@ -296,7 +297,7 @@ class SimulatedPlatform:
         else:
             self.world.note(
                 "verify-start", name, key=action.key, checks=checks, mark=node.mark if node else "-",
-                job=(node.job or "-") if node else "-",
+                job=(",".join(node.jobs) or "-") if node else "-",
             )  # fmt: skip
 
     def _verified(self, key: str, where: tuple[str, ...], names: tuple[str, ...]) -> Outcome:
@@ -350,8 +351,8 @@ class SimulatedPlatform:
             return f"our mark on {node.name} is {node.mark or 'gone'}, not {case_of(action)}"
         if not node.cordoned:
             return f"{node.name} is not cordoned"
-        if node.job and node.ready:
-            return f"{node.name} is not empty: {node.job}"
+        if node.jobs and node.ready:
+            return f"{node.name} is not empty: {', '.join(node.jobs)}"
         if action.before.boot_id and node.told_boot != action.before.boot_id:
             return f"{node.name} has booted since: {node.told_boot}, not {action.before.boot_id}"
         if action.before.instance and node.instance != action.before.instance:

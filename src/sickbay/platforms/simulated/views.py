@@ -20,7 +20,7 @@ def show_again(world: World, node: SimNode) -> Node:
     return Node(
         n.name, n.uid, n.instance, n.pool, n.rack, n.domain, n.factors, n.ready, n.gone, n.boot_id, n.cordoned, n.mark,
         n.gate, n.others, _jobs(node), tuple(node.stuck), node.gpu_map, n.gpus_expected,
-        n.gpus_allocatable, n.findings, n.last_check, n.capacity, n.opted_out, node.version,
+        n.gpus_allocatable, n.findings, n.last_check, n.capacity, n.opted_out, node.version, _taken(node),
     )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def show_node(world: World, node: SimNode) -> Node:
         pool=node.pool,
         rack=node.rack,
         domain=node.domain,
-        factors=_factors(node.driver, node.image, node.rack, node.switch, node.zone),
+        factors=_factors(node.driver, node.image, node.rack, node.switch, node.zone, node.kind),
         ready=node.ready,
         gone=node.gone,
         boot_id=node.told_boot,
@@ -50,22 +50,29 @@ def show_node(world: World, node: SimNode) -> Node:
         capacity="spare" if node.spare else "reservation",
         opted_out=node.opted_out,
         version=node.version,
+        gpus_taken=_taken(node),
     )
 
 
 @lru_cache(maxsize=10_000)
-def _factors(driver: str, image: str, rack: str, switch: str, zone: str) -> Mapping[str, str]:
+def _factors(driver: str, image: str, rack: str, switch: str, zone: str, kind: str) -> Mapping[str, str]:
     """One mapping for all nodes that share it: thousands are shown at once when a gang is placed. What no label tells
     is no factor."""
     told = {"driver": driver, "image": image, "rack": rack}
-    return told | {name: value for name, value in (("switch", switch), ("zone", zone)) if value}
+    return told | {
+        name: value for name, value in (("switch", switch), ("zone", zone), ("instance-type", kind)) if value
+    }
 
 
 def _jobs(node: SimNode) -> tuple[str, ...]:
     """Pods that are being deleted on a node that does not answer still count as living there."""
     if node.orphans:
-        return tuple(sorted({*node.orphans, *([node.job] if node.job else ())}))
-    return (node.job,) if node.job else ()
+        return tuple(sorted({*node.orphans, *node.jobs}))
+    return tuple(sorted(node.jobs)) if len(node.jobs) > 1 else tuple(node.jobs)
+
+
+def _taken(node: SimNode) -> int:
+    return sum(map(len, node.jobs.values()))
 
 
 def _worst_first(finding: Finding) -> tuple[int, float, str]:
@@ -93,6 +100,7 @@ def show_job(world: World, job: SimJob) -> Job:
         managed=job.spec.managed,
         stopped_by=job.stopped_by,
         version=job.version,
+        gpus_per_rank=1 if job.spec.gpus_per_node else 0,
     )
 
 

@@ -110,7 +110,8 @@ class JobsMove(Checker):
         cases = {c.value.node for c in self.run.store.list(Case)}
         free = [
             n.name for n in self.world.nodes.values()
-            if n.present and n.serving() and not n.job and not n.stuck and n.name not in cases
+            if n.present and n.serving() and not n.stuck and n.name not in cases
+            and self.world.gangs.has_room(self.world.jobs[job], n)
             and self._has_no_verdict(n.name)
         ]  # fmt: skip
         stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
