@@ -30,9 +30,9 @@ LOOK_S = 10.0  # the fleet is looked over at most this often
 # rule of core/admit.py refuse, so that a sentence that changes is noticed.
 REASONS = (
     ("the breaker is open", "breaker"), ("approval", "approval"), ("maintenance windows", "maintenance-window"),
-    ("are out already", "max-out"), ("are being treated", "at-once"), ("our drains have stopped", "jobs-hurt"),
+    ("are out already", "max-out"), ("are being treated", "at-once"), ("our drains ", "jobs-hurt"),
     (" minutes, at most ", "per-window"), ("policy.max_verb is OBSERVE", "observe-only"),
-    ("the source of this verdict", "ceiling"),
+    ("the source of this verdict", "ceiling"), ("policy.per_window.", "per-window"),
 )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ class Accounts:
         self.resolved, self.relapses = Tally(), Tally()
         self.refusals, self.actions, self.notices = Tally(), Tally(), Tally()
         self.store_writes, self.store_errors = Tally(), Tally()
-        self.leads, self.mishaps = Tally(), Tally()
+        self.leads, self.mishaps, self.contained = Tally(), Tally(), Tally()
         self.mttr, self.passes = Histogram(MTTR_BOUNDS), Histogram(PASS_BOUNDS)
         self.jobs = JobBook()
         self.awaited: dict[str, Awaited] = {}
@@ -85,6 +85,8 @@ class Accounts:
         self._looked = 0.0
         for what in MISHAPS:
             self.mishaps.begin(what)
+        for what in ("node", "job", "rule"):
+            self.contained.begin(what)
         for what in ("stale", "failed"):
             self.store_errors.begin(what)
 

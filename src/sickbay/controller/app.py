@@ -210,7 +210,7 @@ class _Process:
         controller = Controller(
             self._site.platform, self._store, self._catalog, settings, self._site.clock, self._leader, post, crew
         )
-        controller.woken = woken
+        controller.woken, controller.containment.counts = woken, self.accounts.contained
         try:
             if not controller.start():
                 return

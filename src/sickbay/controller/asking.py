@@ -6,10 +6,13 @@ The loop talks to a desk through this alone; controller/desk.py (nodes) and cont
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
+from sickbay.controller.containment import Containment
 from sickbay.controller.dispatch import Dispatcher
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
 from sickbay.core.turn import Now
 from sickbay.model import Action, Notice, Outcome
 
@@ -19,7 +22,8 @@ Unsaid = dict[str, tuple[str, str, Notice]]  # notice key -> (kind of record, it
 class Asking(ABC):
     kind: ClassVar[str]  # "node" | "job"
 
-    def __init__(self) -> None:
+    def __init__(self, containment: Containment, records: Records, view: View) -> None:
+        self._containment, self._records, self._view = containment, records, view
         self._answers: dict[str, tuple[str, Outcome]] = {}
         self._waiting: dict[str, None] = {}  # owners with a pending action, in the order they asked
         self._resend: set[str] = set()
@@ -89,6 +93,18 @@ class Asking(ABC):
     def _askable(self) -> list[tuple[str, Action]]:
         found = [(owner, self.pending(owner)) for owner in self._waiting if self._may_ask(owner)]
         return [(owner, action) for owner, action in found if action is not None]
+
+    def attend(self, owner: str, now: Now, decide: Callable[[], object]) -> None:
+        """Decide about it; if that raises it is left alone until it is tried again: nothing is written or asked."""
+        if self._containment.rests(self.kind, owner, now):
+            return
+        if not self._containment.run(self.kind, owner, now, decide):
+            self.leave_alone(owner, now)
+
+    def leave_alone(self, owner: str, now: Now) -> None:
+        self._expect(owner, False)
+        self._containment.run("record of", owner, now, lambda: self._records.undo(self.kind, owner))
+        self._view.due(self.kind, owner, self._containment.again_at(self.kind, owner))
 
     def _expect(self, owner: str, waits: bool) -> None:
         """Keep the index of owners that wait for an answer."""

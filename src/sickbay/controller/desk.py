@@ -14,6 +14,7 @@ from functools import partial
 from sickbay.catalog import Catalog
 from sickbay.controller import hands_off
 from sickbay.controller.asking import Asking
+from sickbay.controller.containment import Containment
 from sickbay.controller.dispatch import UNREAD_S
 from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
@@ -56,12 +57,13 @@ class Desk(Asking):
 
     def __init__(
         self, view: View, records: Records, catalog: Catalog, settings: Settings, verbs: frozenset[Verb],
-        look: Callable[[str], Node | None],
+        look: Callable[[str], Node | None], containment: Containment,
     ) -> None:  # fmt: skip
-        super().__init__()
+        super().__init__(containment, records, view)
         self._look = look
-        self._view, self._records, self._catalog, self._settings, self._verbs = view, records, catalog, settings, verbs
+        self._catalog, self._settings, self._verbs = catalog, settings, verbs
         self._commands: dict[str, list[Command]] = defaultdict(list)
+        self._set_aside: set[str] = set()  # commands that raised
         self._monitor_findings: dict[str, list[Finding]] = defaultdict(list)
         self._wants: dict[str, None] = {}
         self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
@@ -108,8 +110,8 @@ class Desk(Asking):
             names = list(self._view.touched_nodes)
             self._view.touched_nodes.clear()
             for name in names:
-                self._decide(name, now)
-            self._monitor.look(now)
+                self.attend(name, now, partial(self._decide, name, now))
+            self._containment.run("rule", "common causes", now, partial(self._monitor.look, now))
 
     def _context(self, pool: str, now: Now) -> Context:
         policy = self._settings.policy_for(pool)
@@ -131,7 +133,7 @@ class Desk(Asking):
             record=known.value if known else NodeRecord(name, cluster=self._settings.cluster),
             node=node, gone=name in view.gone, case=case,
             findings=tuple(self._monitor_findings.pop(name, ())),
-            outcome=outcome, answers=key, commands=tuple(self._commands.pop(name, ())),
+            outcome=outcome, answers=key, commands=tuple(self._commands.get(name, ())),
             granted=granted, refusal=refusal,
             busy=self._is_busy(node), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
@@ -139,8 +141,31 @@ class Desk(Asking):
             stray=stray, lost=view.lost.pop(name, None),
         )  # fmt: skip
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
-        decision = decide(s, ctx)
+        s, decision = self._judge(s, ctx)
+        self._commands.pop(name, None)
         return self._commit(name, s, decision, ctx)
+
+    def _judge(self, s: NodeSlice, ctx: Context) -> tuple[NodeSlice, Decision]:
+        """A command that raises is set aside; the node is attended without it, unless it raises by itself."""
+        try:
+            return s, decide(s, ctx)
+        except Exception:
+            if not s.commands:
+                raise
+        decide(replace(s, commands=()), ctx)
+        s = replace(s, commands=tuple(c for c in s.commands if self._can_be_obeyed(c, s, ctx)))
+        return s, decide(s, ctx)
+
+    def _can_be_obeyed(self, c: Command, s: NodeSlice, ctx: Context) -> bool:
+        label = f"{c.verb} {c.target} by {c.by} ({c.id})"
+        if self._containment.run("command", label, ctx.now, lambda: decide(replace(s, commands=(c,)), ctx)):
+            return True
+        self._set_aside.add(c.id)
+        return False
+
+    def leave_alone(self, owner: str, now: Now) -> None:
+        self._wants.pop(owner, None)
+        super().leave_alone(owner, now)
 
     def _is_busy(self, node: Node | None) -> bool:
         """Does a job that makes progress live here?"""
@@ -234,10 +259,11 @@ class Desk(Asking):
         self._escalated = 0
         if ledger is not self._ledger:
             self._records.put_ledger(ledger)
-        for case_id in sorted(admitted.granted):
-            self._decide(case_id.rpartition(".")[0], now, granted=True)
+        for name in sorted(case_id.rpartition(".")[0] for case_id in admitted.granted):
+            self.attend(name, now, partial(self._decide, name, now, granted=True))
         for case_id, refusal in {**admitted.refused, **refused}.items():
-            self._decide(case_id.rpartition(".")[0], now, refusal=refusal)
+            name = case_id.rpartition(".")[0]
+            self.attend(name, now, partial(self._decide, name, now, refusal=refusal))
 
     def _sweep(self) -> None:
         """A seat given back may stay on record for a while: the next leader sweeps by the same cases."""
@@ -264,29 +290,37 @@ class Desk(Asking):
                 self._view.cases[name] = replace(stored, value=replace(stored.value, retry_at=None))
 
     def _requests(self, now: Now) -> tuple[list[admission.Request], dict[str, admission.Refusal]]:
-        requests, refused, self._unread = [], {}, None
-        for name in self._wants:
-            case = self._view.cases[name].value
-            if self._view.is_off(name):
-                continue
-            if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
-                continue
-            policy = self._settings.policy_for(case.pool)
-            allowed = plan.allowed(case, policy, self._verbs, self._settings.ceilings)
-            verb = Verb.CORDON if case.phase is Phase.WAITING else machine.next_rung(case, allowed)
-            if case.phase is Phase.QUEUED and not self._has_settled(case, policy, now):
-                continue
-            if case.phase is Phase.WAITING and name not in self._view.nodes:
-                continue  # an object that is not there can be given no mark: it comes back, or its machine is gone
-            if verb is Verb.CORDON and Verb.CORDON not in allowed:
-                refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
-            elif verb is not None:
-                try:
-                    requests.append(self._request(case, verb, policy, now))
-                except SickbayError as error:
-                    why = f"{name} cannot be read just now: {error}"
-                    refused[case.id] = admission.Refusal(why, now.watch + UNREAD_S)
+        requests: list[admission.Request] = []
+        refused: dict[str, admission.Refusal] = {}
+        self._unread = None
+        for name in list(self._wants):
+            self.attend(name, now, partial(self._want, name, now, requests, refused))
         return requests, refused
+
+    def _want(
+        self, name: str, now: Now, requests: list[admission.Request], refused: dict[str, admission.Refusal]
+    ) -> None:
+        """What this case asks for now, if anything; or why it need not even ask."""
+        case = self._view.cases[name].value
+        if self._view.is_off(name):
+            return
+        if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
+            return
+        policy = self._settings.policy_for(case.pool)
+        allowed = plan.allowed(case, policy, self._verbs, self._settings.ceilings)
+        verb = Verb.CORDON if case.phase is Phase.WAITING else machine.next_rung(case, allowed)
+        if case.phase is Phase.QUEUED and not self._has_settled(case, policy, now):
+            return
+        if case.phase is Phase.WAITING and name not in self._view.nodes:
+            return  # an object that is not there can be given no mark: it comes back, or its machine is gone
+        if verb is Verb.CORDON and Verb.CORDON not in allowed:
+            refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
+        elif verb is not None:
+            try:
+                requests.append(self._request(case, verb, policy, now))
+            except SickbayError as error:
+                why = f"{name} cannot be read just now: {error}"
+                refused[case.id] = admission.Refusal(why, now.watch + UNREAD_S)
 
     def _has_settled(self, case: Case, policy: Policy, now: Now) -> bool:
         known = self._view.records.get(case.node)
@@ -339,7 +373,7 @@ class Desk(Asking):
         known = {c.id for queue in self._commands.values() for c in queue}
         by_id = {case.id: case.node for case in self._view.open_cases()}
         for command in commands:
-            if command.id in known:
+            if command.id in known or command.id in self._set_aside:
                 continue
             name = by_id.get(command.target) or (command.target if command.target in self._view.nodes else "")
             if command.target in self._view.off.cases or self._view.is_off(name or command.target):

@@ -102,7 +102,11 @@ class Dispatcher:
                 return Retry(1.0, "the call was not made in time; it is observed first")
             return self._platform.perform(action)
 
-        self._crew.submit(work, lambda outcome: self._answer(action, owner, kind, outcome, watch))
+        try:
+            self._crew.submit(work, lambda outcome: self._answer(action, owner, kind, outcome, watch))
+        except BaseException:  # done on this very thread, and the platform raised: nothing is under way
+            self._flying.discard(lane(action))
+            raise
 
     def _answer(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
         log.debug("key=%s verb=%s outcome=%r", action.key, action.verb, outcome)

@@ -16,7 +16,7 @@ from time import sleep
 from typing import Any, TypeVar
 
 from sickbay.core.keeping import NOW
-from sickbay.errors import AlreadyExists, NotNow, StaleWrite, Unreadable
+from sickbay.errors import AlreadyExists, NotLeader, NotNow, StaleWrite, StoreError, Unreadable
 from sickbay.model import Case, Ledger, NodeRecord, Recovery
 from sickbay.ports import Store
 
@@ -96,15 +96,24 @@ class Writers:
         self._store = store
         self._pool: ThreadPoolExecutor | None = None
 
-    def write(self, drafts: Sequence[Draft], epoch: int) -> list[int | None]:
-        """A version for each, None where somebody else had moved the record."""
+    def write(self, drafts: Sequence[Draft], epoch: int) -> list[int | Exception | None]:
+        """A version for each, None where somebody else had moved the record; or what it raised, where it cannot be
+        written at all: that is about this record, and the others are written."""
         if self._store.lanes == 1 or len(drafts) < 2:
             return [self._one(draft, epoch) for draft in drafts]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._store.lanes, thread_name_prefix="write")
         return list(self._pool.map(lambda draft: self._one(draft, epoch), drafts))
 
-    def _one(self, draft: Draft, epoch: int) -> int | None:
+    def _one(self, draft: Draft, epoch: int) -> int | Exception | None:
+        try:
+            return self._patiently(draft, epoch)
+        except (NotLeader, StoreError):
+            raise
+        except Exception as error:
+            return error
+
+    def _patiently(self, draft: Draft, epoch: int) -> int | None:
         tries = 0
 
         def write() -> int | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
+from sickbay.controller.containment import Containment
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import blame, capacity, progress, recover, suspicion, versions
@@ -28,9 +30,11 @@ TellSuspects = Callable[[Sequence[tuple[str, str]], Now], None]
 class JobDesk(Asking):
     kind = "job"
 
-    def __init__(self, view: View, records: Records, catalog: Catalog, settings: Settings) -> None:
-        super().__init__()
-        self._view, self._records, self._settings = view, records, settings
+    def __init__(
+        self, view: View, records: Records, catalog: Catalog, settings: Settings, containment: Containment
+    ) -> None:
+        super().__init__(containment, records, view)
+        self._settings = settings
         self._kinds = {name: fault.kind for name, fault in catalog.faults.items()}
         self._frozen: set[str] = set()
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
@@ -54,8 +58,8 @@ class JobDesk(Asking):
             self._view.retold.clear()
             return
         for job in jobs:
-            self._decide(job, now, tell)
-        self._compare_versions(now)
+            self.attend(job, now, partial(self._decide, job, now, tell))
+        self._containment.run("rule", "versions within a job", now, partial(self._compare_versions, now))
 
     def _decide(self, job_id: str, now: Now, tell: TellSuspects) -> None:
         job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)

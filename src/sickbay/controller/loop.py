@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
+from sickbay.controller.containment import Containment
 from sickbay.controller.crew import Crew
 from sickbay.controller.desk import Desk
 from sickbay.controller.dispatch import Answer, Dispatcher, may_resend, sent
@@ -25,13 +27,28 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core.turn import Now
 from sickbay.errors import NotLeader, StoreError
-from sickbay.model import SENT_ONCE, Action, Change, Failed, Node, NodeChanged, Retry, Started, Verb
+from sickbay.model import (
+    SENT_ONCE,
+    TREATMENTS,
+    Action,
+    Change,
+    Failed,
+    JobChanged,
+    Node,
+    NodeChanged,
+    NodeDeleted,
+    Recovery,
+    Retry,
+    Started,
+    Verb,
+)
 from sickbay.ports import Clock, Leader, Platform, Store
 from sickbay.settings import Settings
 
 log = logging.getLogger(__name__)
 
 SAVE_S = 60.0  # watch time is on record at least this often
+LEDGER, ADMISSION = "the ledger of limits", "admission to treatment"  # as a person is told of them
 NEAR_PERIODS = 2  # a deadline nearer than this many idle periods is watched closely
 
 
@@ -48,9 +65,10 @@ class Controller:
         self._beats: dict[str, Node] = {}  # signs of life, which no pass is made for
         self._news: set[str] = set()  # nodes with a change in the inbox: what they show next must come after it
         self.woken = threading.Event()
+        self.containment = Containment()
         self._dispatcher = Dispatcher(platform, crew, clock, self._receive, self._wake)
-        self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs, platform.look)
-        self._jobs = JobDesk(self.view, self.records, catalog, settings)
+        self._desk = Desk(self.view, self.records, catalog, settings, platform.verbs, platform.look, self.containment)
+        self._jobs = JobDesk(self.view, self.records, catalog, settings, self.containment)
         self._unwatch: Callable[[], None] = lambda: None
         self._leads = False
         self._watch, self._last, self._planned = 0.0, 0.0, 0.0
@@ -58,6 +76,11 @@ class Controller:
         self._token: int | None = None
         self._pauses: frozenset[str] = frozenset()
         self._letters: dict[str, tuple[str, str]] = {}  # notice key -> (kind, owner)
+
+    @property
+    def contained(self) -> list[str]:
+        """What was raised in this lead and kept from the rest of the pass, one line for each."""
+        return self.containment.seen
 
     # -- life
 
@@ -128,17 +151,23 @@ class Controller:
         now = self._now()
         self._gather(now)
         self.view.touch_due(now.watch)
-        self._desk.listen(now)
+        self._follow("silent agents", now, self._desk.listen)
         self._desk.decide_touched(now)
         self._jobs.decide_touched(now, self._desk.take_suspects)
         self._desk.decide_touched(now)
-        self._desk.admit(now)
+        admits = not self.containment.rests("rule", LEDGER, now) and self._follow(ADMISSION, now, self._desk.admit)
         self._save_ledger(now)
-        asks = self._prepare_asks(now)
-        proved = self._commit()
+        asks = self._prepare_asks(now, admits)
+        proved = self._commit(now)
         self._perform(asks, now, proved)
-        self._tell(now)
+        self._follow("telling people", now, self._tell)
         return self._plan_sleep()
+
+    def _follow(self, rule: str, now: Now, work: Callable[[Now], None]) -> bool:
+        """One part of the pass. False if it raised, or did so a while ago: the rest goes on without it."""
+        return not self.containment.rests("rule", rule, now) and self.containment.run(
+            "rule", rule, now, lambda: work(now)
+        )
 
     def _advance(self) -> None:
         """Watch time passes only while we watch: a gap counts as the planned sleep and one period at most."""
@@ -151,15 +180,19 @@ class Controller:
         self._read_people()
         self._heed_pauses(now)
         while self._beats:
-            self.view.put_node(self._beats.popitem()[1])
+            name, node = self._beats.popitem()
+            self.containment.run("news of", name, now, partial(self.view.put_node, node))
         while self._inbox:
             item = self._inbox.popleft()
-            if isinstance(item, Answer):
-                self._hear(item, now)
-            else:
-                self.view.apply(item)
-                if isinstance(item, NodeChanged):
-                    self._news.discard(item.node.name)
+            self.containment.run("news of", _subject(item), now, partial(self._take, item, now))
+
+    def _take(self, item: Change | Answer, now: Now) -> None:
+        if isinstance(item, NodeChanged):
+            self._news.discard(item.node.name)
+        if isinstance(item, Answer):
+            self._hear(item, now)
+        else:
+            self.view.apply(item)
 
     def _read_people(self) -> None:
         token, mono = self.records.store.token(), self._clock.monotonic()
@@ -202,34 +235,50 @@ class Controller:
 
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
-        if self._watch - self._saved_watch >= SAVE_S:
+        if self._watch - self._saved_watch >= SAVE_S and not self.containment.rests("rule", LEDGER, now):
             self.records.put_ledger(replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall))
             self._saved_watch = self._watch
 
-    def _commit(self) -> bool:
+    def _commit(self, now: Now) -> bool:
         """All that this pass decided, before anybody is asked or told. True: it also proved that we lead."""
         proved = self.records.flush(self._watch)
+        spoilt, self.records.spoilt = self.records.spoilt, []
+        for draft, error in spoilt:
+            if not draft.owner:
+                self.containment.contain("rule", LEDGER, error, now)
+                continue
+            desk: Asking = self._jobs if isinstance(draft.value, Recovery) else self._desk
+            self.containment.contain(desk.kind, draft.owner, error, now)
+            desk.leave_alone(draft.owner, now)
         dropped, self.records.reread = self.records.reread, set()
-        for desk in (self._desk, self._jobs):
-            desk.unsay(dropped)
+        for each in (self._desk, self._jobs):
+            each.unsay(dropped)
         return proved
 
     # -- asking the platform
 
-    def _prepare_asks(self, now: Now) -> list[tuple[Asking, str, Action]]:
-        """What is due, with its `sent` mark where a second call would do harm: written before the call is made."""
+    def _prepare_asks(self, now: Now, admits: bool) -> list[tuple[Asking, str, Action]]:
+        """What is due, with its `sent` mark where a second call would do harm: written before the call is made. While
+        nobody can say what is admitted, nothing is begun that takes a node or treats it."""
         due = [*self._desk.due(self._dispatcher, now), *self._jobs.due(self._dispatcher, now)]
         if not self._leader.acquire():  # on every pass, also when nothing is due: so it knows that somebody is at work
             raise NotLeader("the lead was lost")
-        asks = []
+        asks: list[tuple[Asking, str, Action]] = []
         for kind, owner in due:
             desk: Asking = self._desk if kind == "node" else self._jobs
-            action = desk.pending(owner)
-            if action is not None and action.verb in SENT_ONCE:
-                action = self._prepare(desk, owner, action, now)
-            if action is not None:
-                asks.append((desk, owner, self._with_time_left(action, now)))
+            desk.attend(owner, now, partial(self._prepare_ask, desk, owner, now, admits, asks))
         return asks
+
+    def _prepare_ask(
+        self, desk: Asking, owner: str, now: Now, admits: bool, asks: list[tuple[Asking, str, Action]]
+    ) -> None:
+        action = desk.pending(owner)
+        if action is not None and not admits and _disrupts(action):
+            return
+        if action is not None and action.verb in SENT_ONCE:
+            action = self._prepare(desk, owner, action, now)
+        if action is not None:
+            asks.append((desk, owner, self._with_time_left(action, now)))
 
     def _with_time_left(self, action: Action, now: Now) -> Action:
         """A platform may be firmer with a drain whose time is nearly up, where its settings allow that."""
@@ -261,14 +310,16 @@ class Controller:
         for desk, owner, action in asks:
             pending = desk.pending(owner)
             if pending is not None and (pending.key, pending.sends) == (action.key, action.sends):
-                self._dispatcher.perform(action, owner, desk.kind, now.watch)
+                call = partial(self._dispatcher.perform, action, owner, desk.kind, now.watch)
+                desk.attend(owner, now, call)
 
     # -- telling people
 
     def _tell(self, now: Now) -> None:
         for key, kind, owner, notice in (*self._desk.letters(), *self._jobs.letters()):
             self._letters[key] = (kind, owner)
-            self._outbox.put((notice,))
+            self.containment.run("notice", key, now, partial(self._outbox.put, (notice,)))
+        self._outbox.put(self.containment.notices(now))
         delivered = self._outbox.pump(now.wall)
         by_owner: dict[tuple[str, str], set[str]] = {}
         for key in delivered:
@@ -293,6 +344,20 @@ class Controller:
     def _next_ask(self) -> float | None:
         asks = [*self._desk.asks(self._dispatcher), *self._jobs.asks(self._dispatcher)]
         return min(asks) if asks else None
+
+
+def _subject(item: Change | Answer) -> str:
+    """The node or job that it is about."""
+    if isinstance(item, Answer):
+        return item.owner
+    if isinstance(item, NodeChanged):
+        return item.node.name
+    return item.name if isinstance(item, NodeDeleted) else item.job.id if isinstance(item, JobChanged) else item.job
+
+
+def _disrupts(action: Action) -> bool:
+    """Not yet begun, and it would take a node out of service, empty it or treat it."""
+    return action.verb in (Verb.CORDON, Verb.DRAIN) or (action.verb in TREATMENTS and not action.sends)
 
 
 def _words(outcome: Started | Retry) -> str:

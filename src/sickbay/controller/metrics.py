@@ -65,6 +65,11 @@ class Figures:
             yield one("sickbay_leader_epoch", "Epoch of this lead.", controller.records.epoch)
         yield histogram("sickbay_pass_seconds", "How long a pass of the loop took.", [], a.passes)
         yield counter("sickbay_mishaps", "Passes that broke, by what broke.", ["what"], a.mishaps)
+        yield counter("sickbay_contained", "Errors of ours kept from the rest of a pass.", ["what"], a.contained)
+        if controller is not None:
+            alone = Counter(who.partition(" ")[0] for who in controller.containment.unattended())
+            rows = [((kind,), float(alone[kind])) for kind in ("node", "job")]
+            yield gauge("sickbay_unattended", "Left alone because of an error of ours.", ["what"], rows)
         age = self._vitals.watch_age_s()
         if age is not None:
             yield one("sickbay_watch_age_seconds", "Since the API server last said anything of nodes or pods.", age)

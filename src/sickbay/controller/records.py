@@ -16,7 +16,7 @@ from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
 from sickbay.controller.hands_off import LOOK_AGAIN_S, hands_off
 from sickbay.controller.view import View
 from sickbay.core.keeping import NOW
-from sickbay.errors import NotLeader, Unreadable
+from sickbay.errors import NotLeader, StoreError, Unreadable
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Store, Stored
 
@@ -37,6 +37,7 @@ class Records:
         self._writers = Writers(store)
         self._drafts: dict[tuple[str, str], Draft] = {}  # by kind and key, in the order of their first put
         self.reread: set[str] = set()  # whose decision of this pass was dropped
+        self.spoilt: list[tuple[Draft, Exception]] = []  # what could not be written in this pass, and why
 
     # -- taking the lead
 
@@ -88,7 +89,10 @@ class Records:
         versions = self._writers.write(drafts, self.epoch)
         if None in versions:
             raise NotLeader("somebody else writes while we take over")
-        return [Stored(stored.value, version or 0, self.epoch) for stored, version in zip(found, versions, strict=True)]
+        return [  # one that cannot be written is taken as it was read: what is decided about it will show why
+            Stored(stored.value, version or 0, self.epoch) if isinstance(version, int) else stored
+            for stored, version in zip(found, versions, strict=True)
+        ]
 
     def read_parts(self) -> None:
         self._view.condemned = frozenset(p.value.serial for p in self.store.list(Part) if p.value.condemned)
@@ -232,13 +236,31 @@ class Records:
         return LEDGER in due
 
     def _write(self, drafts: list[Draft], due: dict[tuple[str, str], Draft]) -> None:
-        for before in [one for draft in drafts for one in draft.first]:
-            before()
-        for draft, version in zip(drafts, self._writers.write(drafts, self.epoch), strict=True):
-            if version is None:
+        ready = [draft for draft in drafts if self._is_ready(draft, due)]
+        for draft, version in zip(ready, self._writers.write(ready, self.epoch), strict=True):
+            if isinstance(version, Exception):
+                self._spoilt(draft, version, due)
+            elif version is None:
                 self._lost(draft, due)
             else:
                 self._written(draft, version)
+
+    def _is_ready(self, draft: Draft, due: dict[tuple[str, str], Draft]) -> bool:
+        """What must be written before it is."""
+        try:
+            for before in draft.first:
+                before()
+        except (NotLeader, StoreError):
+            raise
+        except Exception as error:
+            self._spoilt(draft, error, due)
+            return False
+        return True
+
+    def _spoilt(self, draft: Draft, error: Exception, due: dict[tuple[str, str], Draft]) -> None:
+        """It cannot be written at all: nothing that was decided with it is, and its owner is left alone."""
+        self.spoilt.append((draft, error))
+        self._drop(draft, due)
 
     def _written(self, draft: Draft, version: int) -> None:
         """Values stay as they are in the view, which may know more by now; the version is the new one."""
@@ -255,10 +277,12 @@ class Records:
 
     def _lost(self, draft: Draft, due: dict[tuple[str, str], Draft]) -> None:
         """Somebody else moved it: nothing that was decided with it may be written. No seat is known: no case moves."""
-        value = draft.value
         self.still_leads()
         self._leave_alone()
-        if isinstance(value, Ledger):
+        self._drop(draft, due)
+
+    def _drop(self, draft: Draft, due: dict[tuple[str, str], Draft]) -> None:
+        if isinstance(draft.value, Ledger):
             stored = self.store.get(Ledger, "ledger")
             assert stored is not None
             self.ledger, self._ledger_version = stored.value, stored.version
@@ -274,6 +298,11 @@ class Records:
             self._reload_job(draft.value.job)
         elif not isinstance(draft.value, Ledger):
             self._reload_node(draft.value.node)
+
+    def undo(self, kind: str, owner: str) -> None:
+        """Whoever decided about it raised: nothing of that is written, and what is on record counts again."""
+        self._drafts = {name: draft for name, draft in self._drafts.items() if draft.owner != owner}
+        (self._reload_node if kind == "node" else self._reload_job)(owner)
 
     def put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
         """Written at once. The same case may say it again: it counts once."""

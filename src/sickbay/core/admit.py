@@ -172,6 +172,9 @@ def _treat_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, no
 
 def _window(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
     most = policy.per_window.get(r.verb.value)
+    if most == 0:
+        why = f"policy.per_window.{r.verb} is 0: no {r.verb} is made in pool {r.pool} until that is raised"
+        return Refusal(why, now + policy.window_s)
     grants = recent(ledger, f"{r.pool}/{r.verb}", policy, now)
     if most is None or (r.down and r.kind == OUT) or len(grants) < most:
         return None
@@ -186,6 +189,9 @@ def _jobs_hurt(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: 
     hurt = recent(ledger, "fleet/jobs-hurt", policy, now)
     if len(hurt) < policy.jobs_hurt_per_window:
         return None
+    if not policy.jobs_hurt_per_window:
+        why = "policy.jobs_hurt_per_window is 0: our drains may stop no job, so this waits until the node is idle"
+        return Refusal(why, now + AGAIN_S)
     return Refusal(
         f"our drains have stopped {len(hurt)} jobs within {policy.window_s / 60:.0f} minutes", hurt[0] + policy.window_s
     )

@@ -216,3 +216,50 @@ def cannot_stop(recovery: Recovery, why: str, at: float) -> Notice:
     body = f"{recovery.job} cannot be restarted yet: {why}. Look for processes that do not end on its nodes."
     key = f"{recovery.job}/stopping/{int(at // 86_400)}"
     return Notice(key, "warning", f"{recovery.job} does not stop", body, "", at)
+
+
+# What stands still while it is left alone because of an error of ours, by what raised.
+LEFT_ALONE = {
+    "node": "Nothing is written or done about {name}; all other nodes are attended. Until it is, close it by hand "
+    "(kubectl cordon, or what your scheduler has) if it must take no work.",
+    "job": "Nothing is written or done about {name}; all other jobs are attended. Until it is, stop or restart it by "
+    "hand.",
+    "command": "It is left where it is and not obeyed; the node is attended as if it had not been said.",
+    "the ledger of limits": "No node is taken out of service or treated until it works again; what is seen goes on "
+    "being seen.",
+    "admission to treatment": "No node is taken out of service or treated until it works again; what is seen goes on "
+    "being seen and written down.",
+}
+AS_A_RULE = "The rest of each pass goes on without it."
+
+
+def unattended(kind: str, name: str, why: str, key: str, at: float) -> Notice:
+    """An error of ours about one node, job, command or rule."""
+    what = {"node": "{}", "job": "{}", "rule": "the rule about {}"}.get(kind, kind + " {}").format(name)
+    again = "" if kind == "command" else "It is tried again after seconds, later every ten minutes. "
+    body = [
+        _stop(f"Sickbay met an error of its own with {what}: {why}"),
+        LEFT_ALONE.get(name if kind == "rule" else kind, AS_A_RULE).format(name=name),
+        f"{again}This is a bug or a damaged record: the controller's log has the traceback. Please report it.",
+    ]
+    state = "is not attended" if kind in ("node", "job") else "is set aside"
+    return Notice(key, "urgent", f"{what} {state}: an internal error", "\n".join(body), "", at)
+
+
+def many_unattended(kind: str, names: Sequence[str], why: str, key: str, at: float) -> Notice:
+    """The same error with many: one message."""
+    body = [
+        _stop(f"Sickbay met an error of its own with {named(names)}: {why}"),
+        "Nothing is written or done about them. They are tried again after seconds, later every ten minutes. This is a "
+        "bug: the controller's log has the traceback. Please report it.",
+    ]
+    return Notice(key, "urgent", f"{len(names)} {kind}s are not attended: an internal error", "\n".join(body), "", at)
+
+
+MOST_NAMED = 20
+
+
+def named(names: Sequence[str]) -> str:
+    """The first of them, and how many more."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

@@ -29,8 +29,8 @@ from sickbay.ports import Names, Platform, Store, Stored, Unread, V, Value
 from sickbay.sim.world import World
 
 
-class Crash(Exception):
-    """The process dies here."""
+class Crash(BaseException):
+    """The process dies here. No Exception: what contains errors must not survive its own death."""
 
 
 @dataclass(frozen=True, slots=True)
