@@ -291,11 +291,13 @@ class Cluster:
         self.install_controller("trainer")
 
     def install_kueue(self) -> None:
-        """Kueue's; it manages every Job in namespaces that carry install.MANAGED, with or without a queue's name."""
+        """Kueue's; it manages every Job in namespaces that carry install.MANAGED, with or without a queue's name, and
+        those with one everywhere: for a cluster of one's own."""
         self.install_controller("kueue")
 
     def install_karpenter(self) -> None:
-        """Karpenter with the provider that makes nodes for kwok: all of one kind, install.GPU_TYPE."""
+        """Karpenter with the provider that makes nodes for kwok: all of one kind, install.GPU_TYPE. It makes them for
+        anybody's pods that wait: for a cluster of one's own."""
         self.install_controller("karpenter")
 
     def install_controller(self, name: str) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import subprocess
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sickbay.errors import ApiError
-from testbed.binaries import built
+from testbed.binaries import Missing, built
 from testbed.pki import Pki
 from testbed.processes import Processes, free_port
 from testbed.waiting import until
@@ -50,7 +51,6 @@ class Controller:
     wrong: Wrong | None  # None: it has no webhooks
     crds: tuple[str, ...] = ()  # besides those under its own name
     flags: tuple[str, ...] = ()
-    only: Mapping[str, str] = field(default_factory=dict)  # labels of the namespaces whose objects its webhooks see
 
 
 def _named(name: str = "wrong") -> dict[str, str]:
@@ -122,7 +122,6 @@ CONTROLLERS = {
             },
         ),
         flags=("--feature-gates=VisibilityOnDemand=false",),
-        only=MANAGED,
     ),
     "karpenter": Controller({}, (), (), None, ("karpenter-kwok",)),
 }  # fmt: skip
@@ -159,6 +158,8 @@ def controller(cluster: Cluster, processes: Processes, name: str) -> None:
     if processes.alive(name):
         return
     what = CONTROLLERS[name]
+    if name == "kueue":
+        _may_mount()
     for needed in what.needs:
         controller(cluster, processes, needed)
     for one in (name, *what.crds):
@@ -174,7 +175,7 @@ def controller(cluster: Cluster, processes: Processes, name: str) -> None:
     processes.start(name, _with_certificates(home, argv) if name == "kueue" else argv, env)
     until(lambda: _healthy(processes, name, health), f"{name} is ready", UP_S)
     if (wrong := what.wrong) is not None:
-        cluster.kubectl("apply", "-f", "-", stdin=_webhooks(name, webhooks, pki, what.only))
+        cluster.kubectl("apply", "-f", "-", stdin=_webhooks(name, webhooks, pki))
         until(lambda: _refused(cluster, wrong), f"the webhooks of {name} are in force", UP_S)
     for more in what.extra:
         cluster.kubectl("apply", "--server-side", "-f", str(built(f"manifests:{more}")))
@@ -188,6 +189,14 @@ def _karpenter(home: Path, health: int) -> dict[str, str]:
         "METRICS_PORT": str(free_port()), "HEALTH_PROBE_PORT": str(health), "DISABLE_LEADER_ELECTION": "true",
         "BATCH_IDLE_DURATION": "500ms", "BATCH_MAX_DURATION": "2s",
     }  # fmt: skip
+
+
+def _may_mount() -> None:
+    """For Kueue, see _with_certificates."""
+    try:
+        subprocess.run(["unshare", "--mount", "--map-root-user", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Missing(f"Kueue needs a mount namespace of its own, and unshare says: {error}") from error
 
 
 def _with_certificates(home: Path, argv: list[str]) -> list[str]:
@@ -239,7 +248,7 @@ def _healthy(processes: Processes, name: str, port: int) -> bool:
         connection.close()
 
 
-def _webhooks(name: str, port: int, pki: Pki, only: Mapping[str, str]) -> str:
+def _webhooks(name: str, port: int, pki: Pki) -> str:
     """Upstream's registrations, pointed at loopback, under a name of their own."""
     import yaml
 
@@ -252,8 +261,6 @@ def _webhooks(name: str, port: int, pki: Pki, only: Mapping[str, str]) -> str:
             hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{to}", "caBundle": pki.data("ca.crt")}
             if "pods" in hook["rules"][0]["resources"]:  # as upstream's own patch does: nobody else's pods wait for it
                 hook["objectSelector"] = ONLY_JOBSETS
-            if only:  # nobody else's jobs wait for it
-                hook["namespaceSelector"] = {"matchLabels": dict(only)}
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": whole})
 
 

@@ -208,3 +208,27 @@ def test_a_gate_that_could_not_be_closed_is_tried_again(
     until(lambda: keeper.closed == 1, "it is closed in the end")
     keeper.stop()
     assert gate.is_gated(site, the_node(site, name))
+
+
+def a_node_pool(api: Api, name: str, **spec: object) -> None:
+    node_class = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    template = {"spec": {"nodeClassRef": node_class, "requirements": [], **spec}}
+    body = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}}
+    api.create("/apis/karpenter.sh/v1/nodepools", {**body, "spec": {"template": template}}, Anything)
+
+
+def test_a_node_of_karpenters_is_gated_only_where_its_pool_declares_the_taint(
+    site: Site, cluster: Cluster, nodes: Nodes, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Karpenter would make another node for each one that it cannot use, and another for that."""
+    cluster.install_crds("karpenter")
+    plain, told = f"plain-{namespace}", f"told-{namespace}"
+    a_node_pool(site.api, plain)
+    a_node_pool(site.api, told, startupTaints=[{"key": site.keys.newcomer, "effect": "NoSchedule"}])
+    (open_one,) = nodes(1, labels={"karpenter.sh/nodepool": plain})
+    (shut_one,) = nodes(1, labels={"karpenter.sh/nodepool": told})
+    assert minded(site, open_one) == ""
+    assert "does not declare" in caplog.text
+    assert not gate.is_gated(site, the_node(site, open_one))
+    assert minded(site, shut_one) == "kubernetes.gate is on"
+    assert gate.is_gated(site, the_node(site, shut_one))

@@ -40,10 +40,10 @@ class AloneLeader:
 
 
 class Brain:
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, jobs: JobPolicy | None = None) -> None:
         self.store, self.platform = MemoryStore(), KubernetesPlatform(ground.site)
-        jobs = JobPolicy(examining_s=2.0)  # nobody runs the checks here: kubelets are kwok's
-        settings = Settings(policy=a_policy(), jobs=jobs)
+        hurried = JobPolicy(examining_s=2.0)  # nobody runs the checks here: kubelets are kwok's
+        settings = Settings(policy=a_policy(), jobs=jobs or hurried)
         self._woken = threading.Event()
         self._post = Postman([], WallClock(), self._woken.set, 1.0)
         self._controller = Controller(

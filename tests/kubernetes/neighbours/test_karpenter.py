@@ -11,6 +11,7 @@ from sickbay.kube import names
 from sickbay.kube.objects import Anything, NodeObject
 from sickbay.model import JobPhase, RecoveryPhase
 from sickbay.platforms.kubernetes.gangs.stop import give_way
+from sickbay.settings import JobPolicy
 from testbed.cluster import Cluster
 from testbed.plane import KUBELET
 from testbed.waiting import until
@@ -39,7 +40,7 @@ def mind(ground: Ground) -> Iterator[Brain]:
     brain.close()
 
 
-def a_pool(ground: Ground, **spec: Any) -> None:
+def a_pool(ground: Ground, limits: dict[str, str] | None = None, **spec: Any) -> None:
     """Of nodes for kwok, which Karpenter removes after five seconds without work."""
     kind = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
     made = {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": kind["kind"], "metadata": {"name": kind["name"]}}
@@ -49,7 +50,7 @@ def a_pool(ground: Ground, **spec: Any) -> None:
     template = {"metadata": {"labels": labels}, "spec": {"nodeClassRef": kind, "requirements": wanted, **spec}}
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "5s", "budgets": [{"nodes": "100%"}]}
     head = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "gpus"}}
-    pool = {**head, "spec": {"template": template, "disruption": disruption}}
+    pool = {**head, "spec": {"template": template, "disruption": disruption, "limits": limits or {}}}
     ground.api.create(POOLS, pool, Anything)
 
 
@@ -77,3 +78,24 @@ def test_a_job_with_a_sick_node_and_karpenter_do_not_wait_for_each_other(ground:
     recovery = mind.recovery()
     assert recovery is not None
     assert (recovery.arrivals, recovery.expects) == (0, 0)
+
+
+@pytest.mark.soak
+def test_a_job_whose_nodes_do_not_come_stops_asking_and_its_owner_is_told(ground: Ground) -> None:
+    """The pool is at its limit: nothing can be made in place of the sick node."""
+    a_pool(ground, limits={"nvidia.com/gpu": "16"})
+    job = ground.phase(ground.job(), JobPhase.RUNNING, within_s=60.0)
+    mind = Brain(ground, JobPolicy(examining_s=2.0, arrival_s=3.0, arrivals=2))
+    try:
+        mind.until(lambda: mind.recovery() is not None, "the job is looked after")
+        sick = job.rank_nodes[0]
+        assert give_way(ground.site, ground.mark(sick), [ground.pod_on(sick)]) == (job.id,)
+        mind.until(lambda: (r := mind.recovery()) is not None and r.arrivals == 2, "two were asked for in vain")
+        mind.until(lambda: ground.show(job.id).phase is JobPhase.STOPPED, "it is stopped")
+        mind.until(lambda: "gets no good nodes" in str(mind.recovery()), "its owner is told")
+        recovery = mind.recovery()
+        assert recovery is not None
+        assert recovery.phase is RecoveryPhase.WAITING_FOR_CAPACITY
+        assert recovery.refusal.startswith("needs 2 good nodes")
+    finally:
+        mind.close()
