@@ -130,3 +130,16 @@ def test_no_xid_that_blames_hardware_is_an_application_fault_in_the_catalog() ->
 def test_a_broken_row_of_the_table_is_refused_in_plain_words(wrong: str, says: str) -> None:
     with pytest.raises(ConfigError, match=rf"blame.toml: .*{says}"):
         read_catalog(lambda file: shipped(file) + (f"\n{wrong}\n" if file == "blame.toml" else ""))
+
+
+@pytest.mark.parametrize("said", ["an illegal memory access was encountered", "unspecified launch failure"])
+def test_a_cuda_error_that_a_sick_gpu_prints_too_is_no_sure_bug_of_the_program(said: str) -> None:
+    told = blame(
+        [
+            "Traceback (most recent call last):",
+            '  File "/app/train.py", line 9, in main',
+            f"RuntimeError: CUDA error: {said}",
+        ]
+    )
+    assert told.blame is Blame.USER_CODE
+    assert told.confidence < SURE  # so the job is restarted once before anybody gives it up

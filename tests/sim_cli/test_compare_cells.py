@@ -13,6 +13,7 @@ from sickbay.sim.accounts import job_account
 from sickbay.sim.arms import nobody
 from sickbay.sim.compare import Cell, Trial, cells, judge, rows
 from sickbay.sim.faults import rates
+from sickbay.sim.gangs import MEND_S
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.nobody import LOOK_S, Nobody
 from sickbay.sim.originals import REQUEUE_S
@@ -107,6 +108,26 @@ def test_the_on_call_person_sees_the_tools_and_not_the_truth() -> None:
     world.strike("silent_corruption", "node-0000")
     well.findings[("kernel-log", "", "x")] = a_finding("node-0001", Status.FAILED, Severity.REBOOT, "kernel-log")
     assert (looks_broken(sick), looks_broken(well)) == (False, True)
+
+
+def test_a_bug_in_the_program_is_started_again_with_it_until_its_owner_has_mended_it() -> None:
+    world = a_world(requeue_s=REQUEUE_S)
+    world.run_for(HOUR)
+    world.strike("user_bug", "node-0000")
+    world.run_for(MEND_S - 60.0)
+    job = world.jobs["train"]
+    assert len(job.attempts) > 2
+    assert {a.end for a in job.attempts if a.ended} == {"user code"}
+    world.run_for(HOUR)
+    assert job.live
+
+
+def test_a_scheduler_does_not_put_work_where_a_gpu_is_missing() -> None:
+    world = a_world(requeue_s=REQUEUE_S)
+    world.run_for(1_000.0)
+    world.strike("gpu_lost_79", "node-0000", cure="never")
+    world.run_for(REQUEUE_S + 60.0)
+    assert "node-0000" not in world.jobs["train"].nodes
 
 
 # --- cells and verdicts -----------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_without_a_registry_a_gang_starts_where_its_image_is_already() -> None:
     job = world.submit(JobSpec("train", names(0, 2), requeue_s=60.0))
     world.run_for(HOUR)
     world.services.fail("registry")
-    world.strike("user_bug", ONE)
+    world.strike("unexplained_job_failure", ONE)
     world.run_for(600.0)
     assert (job.phase, job.attempt, job.nodes) == (JobPhase.RUNNING, 2, names(0, 2))
 

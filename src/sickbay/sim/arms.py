@@ -35,10 +35,10 @@ def settings_of(policy: Path | None) -> Settings:
     return load(policy, {}).settings
 
 
-def ours(scene: Scene, settings: Settings) -> Report:
-    """The real brain in virtual time."""
+def ours(scene: Scene, settings: Settings, progress_s: float = 60.0) -> Report:
+    """The real brain in virtual time. `progress_s`: how often jobs tell their steps."""
     world, arrivals = build(scene)
-    sim = SimRun(world, settings)
+    sim = SimRun(world, settings, progress_s=progress_s)
     staff = Staff(world, lambda job: sim.store.get(Recovery, job) is None)
     turns = [0]
     sim.on_turn.append(lambda: turns.__setitem__(0, turns[0] + 1))

@@ -31,7 +31,8 @@ TUNING = 900_000  # the first seed of those on which rules are tuned
 FAULTS = 300  # that a cell must have, over its seeds
 MARGIN = 1.1  # arrivals are random: aim a little higher
 SHORTEST = 7.0  # days: what goes wrong slowly (a suspicion that stays, a queue that grows) needs time to show
-NODES = {"llama3": 200, "rsc1": 200, "rsc2": 200, "noisy": 100}  # the smallest job of `small` has 2 or 4 nodes
+NODES = {"llama3": 200, "rsc1": 200, "rsc2": 200, "noisy": 60}
+PROGRESS_S = 180.0  # how often jobs tell their steps: most of a quiet run's cost, and only we could gain by more
 BAR = -0.005  # of the baseline: the lower end of no cell's interval may be below
 
 
@@ -129,7 +130,7 @@ def _trials(asked: Sequence[tuple[Cell, int, int, Settings]], jobs: int) -> Iter
 def _trial(asked: tuple[Cell, int, int, Settings]) -> Trial:
     cell, seed, seeds, settings = asked
     scene = cell.scene(seed, seeds)
-    reports = (ours(scene, settings), originals(scene), nobody(scene))
+    reports = (ours(scene, settings, PROGRESS_S), originals(scene), nobody(scene))
     return Trial(
         cell, seed, max(r.faults for r in reports), {r.policy: r.useful_gpu_hours for r in reports},
         {r.policy: r.ettr or 0.0 for r in reports}, sum(r.seconds for r in reports),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NOTICE_S = (3.0, 25.0)  # until the ranks that live notice that a peer died
 SAVE_S = 45.0  # an extra checkpoint on request, at least this long
+MEND_S = 1_800.0  # until its owner has mended a program: whoever starts it sooner starts the same bug
 SLOW = 1.4  # a degrading GPU holds the whole gang back by this much
 
 
@@ -99,6 +100,11 @@ class Gangs:
         spec = job.spec
         return spec.pool in ("", node.pool) and len(node.gpus) >= min(spec.ranks_per_node, self.world.gpus_per_node)
 
+    def _looks_open(self, job: SimJob, node: SimNode) -> bool:
+        """To a scheduler: it knows what is in use and what the device plugin calls allocatable, and no more."""
+        need = job.spec.gpus_per_node or min(job.spec.ranks_per_node, self.world.gpus_per_node)
+        return self.has_room(job, node) and node.allocatable() >= need
+
     def _slots(self, job: SimJob, node: SimNode) -> tuple[int, ...]:
         need = job.spec.gpus_per_node
         return node.free_slots()[:need] if need else tuple(range(len(node.gpus)))
@@ -106,8 +112,9 @@ class Gangs:
     def _plan_ending(self, job: SimJob) -> None:
         """The moment at which this attempt completes, or meets the bug that is in it."""
         spec, life = job.spec, job.life
-        buggy = job.pace.from_step <= spec.bug_at_step < spec.total_steps
-        when = job.pace.when(spec.bug_at_step if buggy else spec.total_steps)
+        bug_at = job.pace.from_step + 1 if self.world.now < job.buggy_until else spec.bug_at_step
+        buggy = job.pace.from_step <= bug_at < spec.total_steps
+        when = job.pace.when(bug_at if buggy else spec.total_steps)
         if when != float("inf"):
             self.world.at(when, lambda: self._ending(job, life, buggy))
 
@@ -146,6 +153,7 @@ class Gangs:
         if effect in ("kill", "corrupt"):
             if ailment.kind.scope == "job":
                 user = ailment.kind.name == "user_bug"
+                job.buggy_until = now + MEND_S if user else job.buggy_until
                 return self._fail(
                     job, ranks, ailment.kind.tail, "user code" if user else ailment.kind.name, user_code=user
                 )
@@ -232,7 +240,7 @@ class Gangs:
         world = self.world
         if job.life != life or job.live:
             return
-        free = [n.name for n in world.nodes.values() if n.serving() and not n.stuck and self.has_room(job, n)]
+        free = [n.name for n in world.nodes.values() if n.serving() and not n.stuck and self._looks_open(job, n)]
         is_free, own = frozenset(free), frozenset(job.nodes)
         want = [name for name in job.nodes if name in is_free]
         want += [name for name in free if name not in own]

@@ -110,6 +110,7 @@ class SimJob:
     engine: RealEngine | None = None
     granted: int = 0
     told_step: int = -1
+    buggy_until: float = 0.0  # its program has a bug until its owner has mended it
     told_at: float = 0.0
     orphans: list[Orphans] = field(default_factory=list)
     cut_at: float | None = None  # when a cut in the data network stopped it
