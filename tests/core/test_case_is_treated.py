@@ -353,3 +353,17 @@ def test_a_degraded_but_passing_check_is_a_pass() -> None:
     key = bed.case.pending.key
     said = tuple(a_pass(c, 60, boot="boot-a+", status=Status.DEGRADED, answers=key) for c in bed.case.plan.verify_with)
     assert bed.answers(Done("", said)).phase is Phase.RETURNING
+
+
+def test_no_node_is_treated_on_a_sweeps_word_alone() -> None:
+    """Whoever holds the sweeper's token can write it: the node itself is asked before anything is done to it."""
+    bed = Bedside().finds("xid.79", source="sweep", check="dcgm-l2").until(Phase.VERIFYING)
+    assert bed.case.rungs_tried == ()
+    bed.verified(sick=(a_finding("xid.79", 60),)).grants()
+    assert bed.phase is Phase.REPAIRING
+
+
+def test_what_a_sweep_said_and_the_node_does_not_show_is_left_to_a_person() -> None:
+    bed = Bedside().finds("xid.79", source="sweep", check="dcgm-l2").until(Phase.VERIFYING).verified().turns()
+    assert bed.phase is Phase.ESCALATED
+    assert bed.case.rungs_tried == ()

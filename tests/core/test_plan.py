@@ -88,6 +88,7 @@ def test_the_examination_always_has_the_light_suite_and_every_fault_s_own_checks
     [
         ("agent", EVERY_VERB),
         ("condition", {Verb.CORDON, Verb.DRAIN, Verb.VERIFY}),
+        ("sweep", {Verb.CORDON, Verb.VERIFY}),
         ("llm", {Verb.CORDON, Verb.VERIFY}),
         ("job", set()),
         ("a stranger", set()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sickbay.errors import ApiError
 from sickbay.kube import names, traffic
 from sickbay.kube.api import Api
+from sickbay.kube.names import Keys, keys
 from sickbay.kube.objects import Anything
 from sickbay.platforms.kubernetes import successors
 from sickbay.platforms.kubernetes.gangs.index import bare_name
@@ -22,6 +24,8 @@ Body = dict[str, Any]
 POD: Body = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
 JOB: Body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": POD}}}
 GANG: Body = {"metadata": {"name": "p", "labels": {"sickbay.dev/gang": "g"}}, "spec": {**POD, "nodeName": "nowhere"}}
+KEYS = keys()
+MERGE = {"content": "application/merge-patch+json"}
 TAINT = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 
 
@@ -84,6 +88,99 @@ def test_the_controller_always_takes_it_away_and_the_sweeper_never(controller: A
     assert "the sweeper may not put or lift" in tainted(sweeper, node, [])
 
 
+# --- who writes which key of a node ----------------------------------------------------------------------------------
+
+# (key, where it stands) -> what each author may do with it: put it, lift it. Whoever adds a key decides here.
+PUT, LIFT = "put", "lift"
+BOTH = frozenset({PUT, LIFT})
+AUTHORS: dict[tuple[str, str], dict[str, frozenset[str]]] = {
+    ("status", "label"): {"sweeper": frozenset({PUT})},
+    ("severity", "label"): {"sweeper": frozenset({PUT})},
+    ("last_check", "label"): {},
+    ("mode", "label"): {"sweeper": BOTH},
+    ("opt_out", "label"): {},
+    ("results", "annotation"): {},
+    ("quarantine_result", "annotation"): {"sweeper": BOTH, "controller": frozenset({LIFT})},
+    ("case", "annotation"): {"controller": BOTH},
+    ("before", "annotation"): {"controller": BOTH},
+    ("newcomer", "annotation"): {"controller": BOTH},
+    ("sweep", "annotation"): {"sweeper": BOTH, "controller": frozenset({LIFT})},
+    ("last_sweep", "annotation"): {"sweeper": BOTH},
+    ("treatment", "annotation"): {"controller": BOTH},
+    ("protection", "annotation"): {"controller": BOTH},
+    ("unhealthy", "taint"): {},
+    ("maintenance", "taint"): {"sweeper": BOTH, "controller": frozenset({LIFT})},
+    ("case", "taint"): {"controller": BOTH},
+    ("newcomer", "taint"): {"controller": BOTH},
+}
+ON_JOBS = {"target_node", "action"}
+
+
+def test_each_of_our_keys_has_its_authors() -> None:
+    assert {key for key, _ in AUTHORS} | ON_JOBS == {field.name for field in fields(Keys)}
+
+
+@pytest.fixture(scope="module")
+def marked(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """(A bare node, one that carries every key.)"""
+    (bare,) = cluster.add_nodes(1, wait=False)
+    there: dict[str, Any] = {"label": {}, "annotation": {}, "taint": {}}
+    for key, where in AUTHORS:
+        there[where][getattr(KEYS, key)] = "x"
+    taints = [{"key": key, "value": "x", "effect": "NoSchedule"} for key in there["taint"]]
+    (full,) = cluster.add_nodes(1, wait=False, labels=there["label"], annotations=there["annotation"], taints=taints)
+    yield bare, full
+    cluster.remove_nodes([bare, full])
+
+
+def put(api: Api, node: str, key: str, where: str) -> str:
+    values = {"status": "fail", "mode": "quarantine"}
+    return changed(api, node, key, where, values.get(key, "y"))
+
+
+def changed(api: Api, node: str, key: str, where: str, value: str | None) -> str:
+    """What is said against this key with this value; None: taken off."""
+    whole = getattr(KEYS, key)
+    if where != "taint":
+        return said(api, "PATCH", names.node(node), {"metadata": {f"{where}s": {whole: value}}}, **MERGE)
+    there = api.get(names.node(node), dict)["spec"].get("taints", [])
+    kept = [one for one in there if one["key"] != whole]
+    return tainted(
+        api, node, kept if value is None else [*kept, {"key": whole, "value": value, "effect": "NoSchedule"}]
+    )
+
+
+@pytest.mark.parametrize(("key", "where"), AUTHORS)
+def test_a_key_is_written_by_its_own_authors_and_nobody_else(
+    controller: Api, sweeper: Api, marked: tuple[str, str], key: str, where: str
+) -> None:
+    bare, full = marked
+    for name, api in (("controller", controller), ("sweeper", sweeper)):
+        may = AUTHORS[key, where].get(name, frozenset())
+        for did, words in ((PUT, put(api, bare, key, where)), (LIFT, changed(api, full, key, where, None))):
+            assert (words == "") == (did in may), (name, did, words)
+            assert not words or getattr(KEYS, key) in words
+
+
+def test_a_stolen_token_of_the_sweeper_does_not_speak_for_a_nodes_agent(sweeper: Api, marked: tuple[str, str]) -> None:
+    """It wrote a report of a lost GPU on a healthy node, and the node was rebooted for it."""
+    words = put(sweeper, marked[0], "results", "annotation")
+    assert "the sweeper may write only the annotations sweep, last-sweep and quarantine-result" in words
+
+
+def test_the_sweeper_calls_no_node_well_and_tells_no_long_stories(sweeper: Api, marked: tuple[str, str]) -> None:
+    assert "pass is the agent's to say" in changed(sweeper, marked[0], "status", "label", "pass")
+    assert "at most 16 KB" in changed(sweeper, marked[0], "quarantine_result", "annotation", "x" * 16_385)
+
+
+def test_what_holds_autoscalers_off_is_the_controllers_alone(
+    controller: Api, sweeper: Api, marked: tuple[str, str]
+) -> None:
+    body = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    assert said(controller, "PATCH", names.node(marked[0]), body, **MERGE) == ""
+    assert "not karpenter.sh/do-not-disrupt" in said(sweeper, "PATCH", names.node(marked[0]), body, **MERGE)
+
+
 # --- work -------------------------------------------------------------------------------------------------------------
 
 
@@ -127,6 +224,22 @@ def test_a_gangs_pod_is_made_where_people_work_alone(there: Installed, controlle
     assert said(controller, "POST", names.pods(namespace), GANG) == ""
     for where in (there.namespace, "kube-system"):
         assert "makes and changes no pods in its own namespace" in said(controller, "POST", names.pods(where), GANG)
+
+
+def test_the_sweeper_ends_no_job_that_the_controller_has_sent(there: Installed, sweeper: Api, api: Api) -> None:
+    folder = names.jobs(there.namespace)
+    for key, words in (("n.1/7", "may end only its own examinations, not job-"), ("sweep/s/n", "")):
+        name = f"job-{secrets.token_hex(4)}"
+        body = {
+            **JOB,
+            "metadata": {"name": name, "annotations": {KEYS.action: key}},
+            "spec": {**JOB["spec"], "suspend": True},
+        }
+        api.create(folder, body, Anything)
+        refused = said(sweeper, "DELETE", f"{folder}/{name}")
+        assert (refused == "") == (words == "")
+        assert words in refused
+        api.delete(f"{folder}/{name}", {"propagationPolicy": "Background"})
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

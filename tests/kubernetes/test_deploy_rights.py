@@ -197,15 +197,15 @@ def said(api: Api, name: str, body: Any, how: str = "merge") -> str:
 
 MAY: dict[str, Body] = {
     "cordon": {"spec": {"unschedulable": True}},
-    "our keys": {"metadata": {"labels": {f"{PREFIX}/mode": "x"}, "annotations": {f"{PREFIX}/case": "n.1"}}},
+    "its own keys": {"metadata": {"annotations": {f"{PREFIX}/case": "n.1", f"{PREFIX}/treatment": "{}"}}},
     "autoscalers held off": {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}},
     "an operand sent away": {"metadata": {"labels": {"nvidia.com/gpu.deploy.device-plugin": "paused-for-gpu-reset"}}},
 }
 MAY_NOT: dict[str, tuple[Body, str]] = {
-    "relabel": ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, "may write only labels of"),
+    "relabel": ({"metadata": {"labels": {"node-role.kubernetes.io/x": ""}}}, ", not node-role.kubernetes.io/x"),
     "take a label off": ({"metadata": {"labels": {"nvidia.com/gpu.present": None}}}, "not nvidia.com/gpu.present"),
-    "invent an operand": ({"metadata": {"labels": {"nvidia.com/gpu.deploy.mine": "true"}}}, "may write only labels of"),
-    "annotate": ({"metadata": {"annotations": {"cloud.example.com/id": "x"}}}, "may write only annotations of"),
+    "invent an operand": ({"metadata": {"labels": {"nvidia.com/gpu.deploy.x": "true"}}}, "not nvidia.com/gpu.deploy.x"),
+    "annotate": ({"metadata": {"annotations": {"cloud.example.com/id": "x"}}}, "may write only the annotations"),
     "end work": (
         {"spec": {"taints": [{"key": f"{PREFIX}/case", "value": "1", "effect": "NoExecute"}]}},
         "they never end work",
@@ -216,7 +216,7 @@ MAY_NOT: dict[str, tuple[Body, str]] = {
     ),
     "taint for others": (
         {"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}},
-        "may put and lift only taints of",
+        "may put and lift only the taint",
     ),
     "another machine": ({"spec": {"podCIDR": "10.9.0.0/24"}}, "beyond the cordon"),
     "owners": (
@@ -246,7 +246,12 @@ def test_a_stolen_token_of_the_controller_may_not(controller: Api, node: str, wh
     assert words in said(controller, node, body)
 
 
-@pytest.mark.parametrize("what", MAY_NOT)
+def test_the_sweepers_own_taint_ends_no_work(sweeper: Api, node: str) -> None:
+    taint = {"key": f"{PREFIX}/maintenance", "value": "sweep", "effect": "NoExecute"}
+    assert "they never end work" in said(sweeper, node, {"spec": {"taints": [taint]}})
+
+
+@pytest.mark.parametrize("what", sorted(MAY_NOT.keys() - {"end work"}))
 def test_a_stolen_token_of_the_sweeper_may_not(sweeper: Api, node: str, what: str) -> None:
     body, words = MAY_NOT[what]
     assert words in said(sweeper, node, body)
@@ -254,12 +259,13 @@ def test_a_stolen_token_of_the_sweeper_may_not(sweeper: Api, node: str, what: st
 
 def test_the_sweeper_may_not_cordon(sweeper: Api, node: str) -> None:
     assert "the sweeper may not cordon or uncordon" in said(sweeper, node, MAY["cordon"])
-    assert said(sweeper, node, MAY["our keys"]) == ""
+    own = {"labels": {f"{PREFIX}/mode": "quarantine"}, "annotations": {f"{PREFIX}/sweep": "{}"}}
+    assert said(sweeper, node, {"metadata": own}) == ""
 
 
 def test_taints_of_others_stay(controller: Api, api: Api, nodes: Nodes) -> None:
     (name,) = nodes(taints=[{"key": "example.com/broken", "effect": "NoSchedule"}])
-    assert "may put and lift only taints of" in said(controller, name, {"spec": {"taints": None}})
+    assert "may put and lift only the taint" in said(controller, name, {"spec": {"taints": None}})
 
 
 def test_nobody_of_ours_deletes_a_node_or_writes_its_status(controller: Api, sweeper: Api, node: str) -> None:

@@ -53,11 +53,11 @@ def policy(name: str) -> str:
     return text.replace("namespace: sickbay\n", f"namespace: {name}\n").replace("name: sickbay}", f"name: {name}}}")
 
 
-def a_job(site: Site, change: Callable[[Body], None] = lambda pod: None) -> Body:
+def a_job(site: Site, change: Callable[[Body], None] = lambda pod: None, key: str = "k") -> Body:
     """One of ours, changed."""
     node = NodeObject()
     node.metadata.name = "some-node"
-    made = node_jobs.body(site, "k", node, Errand("check", ("check", "--checks", "light", "--answers", "k"), 60.0))
+    made = node_jobs.body(site, key, node, Errand("check", ("check", "--checks", "light", "--answers", key), 60.0))
     made = deepcopy(made)
     change(made["spec"]["template"]["spec"])
     return made
@@ -201,9 +201,9 @@ def accounts(fenced: Site, cluster: Cluster) -> Asking:
     """Whose tokens may be stolen: accounts that may make Jobs and pods in our namespace."""
     namespace = fenced.settings.namespace
     cluster.kubectl("-n", namespace, "create", "role", "work", "--verb=create", "--resource=jobs.batch,pods")
-    for account in ("sickbay-controller", "sickbay-sweeper", "somebody"):
+    for account in ("sickbay-controller", "sickbay-sweeper", "sickbay-agent", "somebody"):
         binding = f"--serviceaccount={namespace}:{account}"
-        cluster.kubectl("-n", namespace, "create", "serviceaccount", account)
+        cluster.kubectl("-n", namespace, "create", "serviceaccount", account, check=False)  # another test may have
         cluster.kubectl("-n", namespace, "create", "rolebinding", account, "--role=work", binding)
     return Asking(cluster, namespace)
 
@@ -212,7 +212,15 @@ def test_only_the_controller_and_the_sweeper_make_node_jobs(fenced: Site, accoun
     """A stolen right to make Jobs in our namespace is no way to every node."""
     assert "made by Sickbay's controller and sweeper only" in accounts.said_to("somebody", a_job(fenced))
     for ours in ("sickbay-controller", "sickbay-sweeper"):
-        assert "created" in accounts.said_to(ours, a_job(fenced))
+        assert "created" in accounts.said_to(ours, a_job(fenced, key="sweep/s/some-node"))
+
+
+def test_a_job_of_the_sweeper_is_never_taken_for_one_of_the_controllers(fenced: Site, accounts: Asking) -> None:
+    """A reboot is known by the name of its Job: an examination of that name would be a reboot that did nothing."""
+    posing = a_job(fenced, key="sweep/s/some-node")
+    posing["metadata"]["name"] = node_jobs.name_of("reboot", "some-node", "some-node.1/7")
+    for job in (posing, a_job(fenced, key="some-node.1/7")):
+        assert "none can be taken for one of the controller's" in accounts.said_to("sickbay-sweeper", job)
 
 
 @pytest.mark.parametrize("verb", ["collect", "reset", "reboot", "signal"])

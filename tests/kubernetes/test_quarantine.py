@@ -19,7 +19,7 @@ from sickbay.kube.objects import Anything
 from sickbay.model import Finding, Place, Severity, Status
 from sickbay.platforms.kubernetes import node_jobs
 from sickbay.platforms.kubernetes.quarantine import quarantine
-from sickbay.platforms.kubernetes.quarantine_result import Verdict, findings_on, verdict
+from sickbay.platforms.kubernetes.quarantine_result import Verdict, annotation, findings_on, verdict
 from sickbay.platforms.kubernetes.site import Site
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -230,6 +230,18 @@ def test_the_worst_decides_and_blindness_beats_a_warning() -> None:
     assert verdict([warned, blind], ("dcgm-l4", "efa-loopback")).status == "unknown"
     assert verdict([warned], ("dcgm-l4",)).status == "warn"
     assert verdict([], ("dcgm-l4",)).status == "unknown"
+
+
+def test_a_forged_result_neither_clears_anything_nor_answers_an_examination(site: Site, nodes: Nodes) -> None:
+    """Whoever holds the sweeper's token can write it: what it says is sick is looked at, and nothing is well for it."""
+    node = the_node(site, nodes()[0])
+    boot = node.status.node_info.boot_id if node.status.node_info is not None else ""
+    well = replace(a_finding(Status.OK, check="dcgm-l2"), boot_id=boot, answers="n.1/9")
+    sick = replace(a_finding(Status.FAILED, Severity.REPLACE), boot_id=boot, answers="n.1/9")
+    said = Verdict("fail", Severity.REPLACE, "replace", "forged", (well, sick))
+    text = annotation(node.metadata.name, "sweep", said, "n.1/9", 1.0, act=True)
+    node.metadata.annotations = {site.keys.quarantine_result: text}
+    assert [(one.source, one.status, one.answers) for one in findings_on(site, node)] == [("sweep", Status.FAILED, "")]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"act":true}', '{"act":true,"answer":{"key":3}}', "x" * 70_000])

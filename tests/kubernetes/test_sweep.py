@@ -304,8 +304,7 @@ def test_what_a_sweep_finds_is_there_for_the_controller_until_the_next_boot(
         a_sweep(site, [name]).run()
         node = the_node(site, name)
         found = findings_on(site, node)
-        assert found[0].status is Status.FAILED
-        assert found[0].check == "dcgm-l2"
+        assert (found[0].status, found[0].check, found[0].source) == (Status.FAILED, "dcgm-l2", "sweep")
         assert node.metadata.label(site.keys.status) == "fail"
         said = json.loads(node.metadata.annotation(site.keys.quarantine_result))
         assert said["suite"] == "sweep"

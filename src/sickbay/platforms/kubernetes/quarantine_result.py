@@ -2,7 +2,9 @@
 
 Written by sweep and quarantine, read by views for the controller. It is the original's ({timestamp, node, suite,
 status, severity, recommendation}) and holds besides what was found, so that a case can be opened of it where that is
-allowed (`act`). It speaks of the boot it was found in and no other. It must never raise for what stands on a node.
+allowed (`act`). It speaks of the boot it was found in and no other, and never that a node is well: whoever holds the
+sweeper's token can write it. So its source is "sweep", whose ceiling has no treatment: one follows only from what the
+controller's own VERIFY then finds on the node. It must never raise for what stands on a node.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from sickbay.model import Finding, Severity, Status
 from sickbay.platforms.kubernetes.answer import Answer, encode, pack, unpack
 from sickbay.platforms.kubernetes.site import Site
 
-SOURCE = "monitor"  # ours, and with a counter of its own: the agent's numbers go on without these
+SOURCE = "sweep"  # of a ceiling of its own, and with a counter of its own: the agent's numbers go on without these
+SICK = (Status.FAILED, Status.DEGRADED)
 MOST_BYTES = 16 << 10  # of an annotation that somebody else may have written
 RECOMMENDS = {"pass": "return", "warn": "return", "fail": "investigate", "unknown": "investigate"}
 
@@ -83,7 +86,7 @@ def _number(identity: str) -> int:
 
 
 def findings_on(site: Site, node: NodeObject) -> tuple[Finding, ...]:
-    """What a sweep or quarantine found, for the controller, in this boot; nothing where it is not to act on it."""
+    """What a sweep or quarantine found ill, for the controller, in this boot; nothing where it is not to act on it."""
     text = node.metadata.annotation(site.keys.quarantine_result)
     if not text or len(text) > MOST_BYTES:
         return ()
@@ -94,5 +97,5 @@ def findings_on(site: Site, node: NodeObject) -> tuple[Finding, ...]:
     boot = node.status.node_info.boot_id if node.status.node_info is not None else ""
     if not told.act or told.answer is None or told.node != node.metadata.name or told.answer.boot != boot:
         return ()
-    found = (one for one in unpack(told.answer, told.node) if one.status is not Status.UNKNOWN)
-    return tuple(replace(one, source=SOURCE) for one in found)
+    found = (one for one in unpack(told.answer, told.node) if one.status in SICK)
+    return tuple(replace(one, source=SOURCE, answers="") for one in found)
