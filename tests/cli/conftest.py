@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from .builders import Bay, Said, run_command
 @pytest.fixture
 def bay(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bay:
     """An empty store, and a person called ann in front of it."""
-    monkeypatch.setenv("USER", "ann")
-    monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setattr("sickbay.cli.person._name", {os.getuid(): "ann"}.__getitem__)
+    monkeypatch.delenv("SUDO_UID", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "sickbay.db"
     SqliteStore(path).close()

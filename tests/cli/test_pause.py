@@ -134,7 +134,7 @@ def test_a_name_that_is_known_is_paused_without_a_doubt(bay: Bay, which: tuple[s
 )
 def test_where_every_node_can_be_seen_a_wrong_name_is_refused_unless_it_is_meant(scope: str, words: str) -> None:
     known = Known(frozenset({"gpu-17", "gpu-18"}), frozenset({"train"}), all=True)
-    sitting = Sitting(MemoryStore(), "ann", 0.0, roll=lambda: known)
+    sitting = Sitting(MemoryStore(), lambda: "ann", 0.0, roll=lambda: known)
     with pytest.raises(UserError, match=re.escape(words)):
         unknown(sitting, scope, yes=False)
     assert unknown(sitting, scope, yes=True)

@@ -49,7 +49,7 @@ def test_a_kernel_line_is_one_marked_record(settings: Path, capsys: pytest.Captu
 def test_everything_is_said_with_who_did_it(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SUDO_USER", "ada")
+    monkeypatch.setattr("sickbay.cli.person._name", lambda uid: "ada")
     said = run_command(capsys, "inject", *XID, "--config", str(settings))
     assert " ada writes to " in said.err
     assert "Xid (PCI:0000:3b:00): 79" in said.err

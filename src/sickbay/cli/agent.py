@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from sickbay.cli.person import person
 from sickbay.errors import SickbayError, UserError
 from sickbay.ports import Host
 from sickbay.settings import AgentSettings
@@ -89,9 +90,8 @@ def _clear(args: argparse.Namespace) -> int:
     folder = Path(Config(args.config).settings.agent.state_dir).expanduser()
     if not folder.is_dir():
         raise UserError(f"There is no agent's state in {folder}; say --config PATH if yours is elsewhere.")
-    by = os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
     try:
-        drop(folder, Event("clear", (args.device,) if args.device else (), by, args.why.strip()[:400]))
+        drop(folder, Event("clear", (args.device,) if args.device else (), person(os.environ), args.why.strip()[:400]))
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}; try with the agent's rights") from None
     print("Asked. A running agent clears within a second; one that is down, when it next starts.")

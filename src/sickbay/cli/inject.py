@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from sickbay.checks import rehearsal
-from sickbay.cli.sitting import person
+from sickbay.cli.person import person
 from sickbay.cli.words import moment, plain
 from sickbay.errors import InputError, UserError
 from sickbay.hosts.linux import LinuxHost

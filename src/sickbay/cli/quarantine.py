@@ -16,7 +16,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from sickbay import wire
-from sickbay.cli.sitting import ConfigOption, JsonOption, person
+from sickbay.cli.person import person
+from sickbay.cli.sitting import ConfigOption, JsonOption
 from sickbay.cli.sweep import loaded, opened
 from sickbay.cli.words import plain
 from sickbay.platforms.kubernetes.quarantine import quarantine

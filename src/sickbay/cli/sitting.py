@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -19,6 +19,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from sickbay.cli.person import person
 from sickbay.cli.words import ago, plain
 from sickbay.controller import presence
 from sickbay.controller.presence import Presence
@@ -53,10 +54,15 @@ class Sitting:
     """One sitting: an open store, a person, a moment."""
 
     store: Store
-    by: str
+    author: Callable[[], str]
     now: float
     look: Callable[[], Presence] = lambda: Presence(None, "nobody was asked")
     roll: Callable[[], Known | None] = lambda: None  # every node there is, where somebody can tell
+
+    @property
+    def by(self) -> str:
+        """Whom the store's keeper takes the person for: asked only by who writes, as it may cost a call."""
+        return self.author()
 
     def ledger(self) -> Ledger | None:
         return next((stored.value for stored in self.store.list(Ledger)), None)
@@ -157,23 +163,24 @@ def sit_down(store: str, config: str) -> Iterator[Sitting]:
     """Open the store a person means. It must be there: a command never makes one."""
     opened = _opened(store, config)
     try:
-        yield Sitting(opened.store, person(os.environ), time.time(), opened.look, opened.roll)
+        yield Sitting(opened.store, opened.author, time.time(), opened.look, opened.roll)
     finally:
         opened.store.close()
 
 
 class _Opened(NamedTuple):
-    """A store, how to see who leads on it, and how to see which nodes there are."""
+    """A store, how to see who leads on it, how to learn who writes to it, and how to see which nodes there are."""
 
     store: Store
     look: Callable[[], Presence]
+    author: Callable[[], str] = partial(person, os.environ)
     roll: Callable[[], Known | None] = lambda: None
 
 
 def _opened(store: str, config: str) -> _Opened:
     path = Path(store).expanduser()
     if not store or store == CLUSTER:
-        settings = _by_settings(config, store)
+        settings = settings_for(config, store)
         if settings.store == CLUSTER:
             return _in_cluster(settings)
         path = Path(settings.data_dir).expanduser() / "sickbay.db"
@@ -184,7 +191,15 @@ def _in_cluster(settings: Settings) -> _Opened:
     from sickbay.controller.sites import open_store
 
     look = partial(presence.by_lease, settings.kubernetes, settings.cluster, time.time())
-    return _Opened(open_store(settings), look, partial(_called, settings))
+    return _Opened(open_store(settings), look, partial(_who, settings), partial(_called, settings))
+
+
+def _who(settings: Settings) -> str:
+    from sickbay.kube.api import open_api
+    from sickbay.kube.whoami import username
+
+    with closing(open_api(settings.kubernetes.kubeconfig, settings.kubernetes.context)) as api:
+        return username(api)
 
 
 def _called(settings: Settings) -> Known | None:
@@ -217,7 +232,7 @@ def _file(path: Path) -> Store:
     return SqliteStore(path)
 
 
-def _by_settings(config: str, store: str) -> Settings:
+def settings_for(config: str, store: str) -> Settings:
     try:
         settings = _settings(config)
     except ConfigError as error:  # settings in disorder must not keep anybody from `sickbay pause`
@@ -234,11 +249,6 @@ def _settings(config: str) -> Settings:
     from sickbay.settings_load import load
 
     return load(config or None).settings
-
-
-def person(environ: Mapping[str, str]) -> str:
-    """Who is typing: the person behind sudo first, for root is nobody in particular."""
-    return environ.get("SUDO_USER") or environ.get("USER") or "unknown"
 
 
 def say(*lines: str) -> None:
