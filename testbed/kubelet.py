@@ -13,6 +13,7 @@ never touched.
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,7 @@ class SimKubelet:
         chosen = {"labelSelector": self._marks.target_node, "fieldSelector": "status.phase=Pending"}
         self._pods = Reflector(api, names.PODS, JobPod, self._take, params=chosen)
         self.errors: list[str] = []
+        self.logs: dict[str, str] = {}  # pod -> what it has printed
         self.published: dict[str, list[float]] = {}  # when each agent had news; heartbeats aside
 
     # -- beginning and end
@@ -145,7 +147,9 @@ class SimKubelet:
             if node in self.hang:
                 return
             log = self.folder / f"{pod.metadata.uid}.log"
-            code = 137 if node in self.mute else run_command(pod, self.machines[node], self.state_dir(node), log)
+            out = io.StringIO()
+            code = 137 if node in self.mute else run_command(pod, self.machines[node], self.state_dir(node), log, out)
+            self.logs[pod.metadata.name] = out.getvalue()
             self._stop.wait(self._lasts.get(word_of(pod), 0.0))
             ended(self.api, pod, began, code, log)
         except Exception as error:  # a test must see it, and the kubelet goes on

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -41,14 +41,14 @@ class JobPod(Shape):
     spec: JobPodSpec = msgspec.field(default_factory=JobPodSpec)
 
 
-def run_command(pod: JobPod, host: Host, state_dir: Path, log: Path) -> int:
+def run_command(pod: JobPod, host: Host, state_dir: Path, log: Path, out: TextIO) -> int:
     """What the container would do, here: `sickbay node …` on this host. Returns its exit code."""
     argv = list((pod.spec.containers or [JobContainer()])[0].command or ())
     if argv[:2] != ["sickbay", "node"]:
         log.write_text(f"this kubelet runs only our own commands, not {argv[:3]}")
         return 127
     agent = AgentSettings(node_name=host.name, state_dir=str(state_dir), instance_type=TYPE)
-    bench = node_command.Bench(host, Settings(agent=agent), log, sleep=lambda _: None)
+    bench = node_command.Bench(host, Settings(agent=agent), log, out, sleep=lambda _: None)
     token = node_command.BENCH.set(bench)
     try:
         node_command.app(args=argv[2:], standalone_mode=False, prog_name="sickbay node")

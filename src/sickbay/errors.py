@@ -9,6 +9,7 @@ SickbayError
     - AlreadyExists create-if-absent found one
     - Unreadable    the record is there, damaged or newer than we are: leave it, and what it is about, alone
     - NotNow        it did not answer or has too much to do; whether a write arrived is not known
+ - EvidenceError    an archive is not kept, or is not there any more, or is not what was kept: why, in words
  - ApiError         a Kubernetes API server said no (status, reason, its words)
     - Unreachable   it did not answer; whether a write arrived is not known
  - NotLeader        another controller holds the lead
@@ -53,6 +54,10 @@ class Unreadable(StoreError):
 
 
 class NotNow(StoreError):
+    pass
+
+
+class EvidenceError(SickbayError):
     pass
 
 

@@ -104,7 +104,7 @@ class Finding:
     """One judged observation. `id` is "<boot id>/<sequence>", unique for ever and ordered within a boot."""
 
     id: str
-    source: str  # who says it, bounded by a ceiling: agent, monitor, condition, alertmanager, webhook, llm, job
+    source: str  # who says it, bounded by a ceiling: agent, monitor, condition, sweep, alertmanager, webhook, llm, job
     check: str  # "kernel-log", "nvidia-smi", "dcgm-l2", ...
     place: Place
     status: Status
@@ -200,9 +200,19 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class Archive:
+    """What COLLECT has put into the evidence store: the name that we gave it, and what it must be when fetched."""
+
+    name: str  # made from the action's key, never from what a node says
+    sha256: str
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     detail: str = ""
     findings: tuple[Finding, ...] = ()  # VERIFY: what the checks said, each answering the action's key
+    archive: Archive | None = None  # COLLECT: what was kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +348,7 @@ class Case:
     ours: bool = False  # we may have left a mark on the node
     newcomer: bool = False  # the gate for a new or replaced node, not an illness
     factor: str = ""  # a case about a common cause: no node is touched
-    evidence: str = ""  # where COLLECT put the archive
+    evidence: str = ""  # what COLLECT said, for people: no file is opened by it
     jobs_hurt: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()  # written, not yet delivered
     journal: tuple[Entry, ...] = ()
@@ -351,6 +361,7 @@ class Case:
     opened_version: int = 0  # of the node as the case first saw it: an older look says nothing about its machine
     record: NodeRecord | None = None  # what we remember of the node, while the case is open: one write for both
     adopts: str = ""  # our mark of a case that has no record any more: CORDON takes it over, RELEASE takes it off
+    archive: Archive | None = None  # the evidence of this case, in the evidence store
 
 
 class JobPhase(StrEnum):

@@ -23,15 +23,16 @@ PATIENCE_S = 5.0
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Callable[[], tuple[int, bytes]]
+More = Callable[[str], tuple[int, bytes] | None]  # of paths that are in no table; None: there is no such page
 
 
 class Pages:
     """Listens until closed. UserError if the address cannot be had; `setting` is what the operator has to change."""
 
-    def __init__(self, listen: str, pages: Mapping[str, Page], setting: str) -> None:
+    def __init__(self, listen: str, pages: Mapping[str, Page], setting: str, more: More = lambda path: None) -> None:
         host, _, port = listen.rpartition(":")
         try:
-            self._server = _Bounded((host.strip("[]"), int(port)), _door(pages))
+            self._server = _Bounded((host.strip("[]"), int(port)), _door(pages, more))
         except (OSError, OverflowError, ValueError) as error:
             raise UserError(
                 f"{setting} {listen!r} cannot be listened on: {error}; choose another or empty it"
@@ -72,7 +73,7 @@ class _Bounded(ThreadingHTTPServer):
         log.debug("a request to the metrics port ended early", exc_info=True)
 
 
-def _door(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
+def _door(pages: Mapping[str, Page], more: More) -> type[BaseHTTPRequestHandler]:
     *others, last = pages
     there = f"there are {', '.join(others)} and {last}\n".encode()
 
@@ -81,8 +82,9 @@ def _door(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
         server_version, sys_version = f"sickbay/{__version__}", ""
 
         def do_GET(self) -> None:
-            page = pages.get(self.path.partition("?")[0])
-            status, body = page() if page is not None else (404, there)
+            path = self.path.partition("?")[0]
+            page = pages.get(path)
+            status, body = page() if page is not None else more(path) or (404, there)
             self.send_response(status)
             self.send_header("Content-Type", TYPE)
             self.send_header("Content-Length", str(len(body)))

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from sickbay.model import (
     Action,
+    Archive,
     Case,
     Change,
     Command,
@@ -194,6 +195,25 @@ class Store(Protocol):
         """Changes whenever anybody wrote anything; cheap enough to ask on every pass."""
 
     def close(self) -> None: ...
+
+
+class EvidenceStore(Protocol):
+    """Archives of what sick nodes could still tell, by name, bounded in size and in time. They came from sick machines:
+    kept as they are and never opened here."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the last archive was not kept, in words; "" when it was."""
+
+    def put(self, name: str, data: bytes) -> Archive:
+        """Keep it; under the same name again, in its place. EvidenceError when it is too large, when there is no room
+        even without what is past its time, or when it cannot be written."""
+
+    def get(self, archive: Archive) -> bytes:
+        """What was put, checked by size and digest. EvidenceError when it is gone or is something else."""
+
+    def prune(self) -> int:
+        """Remove what is past its time; returns how many."""
 
 
 class Notifier(Protocol):

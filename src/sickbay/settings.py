@@ -22,6 +22,7 @@ CEILINGS: Mapping[str, frozenset[Verb]] = {
     "monitor": ALL_VERBS,
     "operator": ALL_VERBS,
     "condition": frozenset({Verb.CORDON, Verb.DRAIN, Verb.VERIFY}),
+    "sweep": frozenset({Verb.CORDON, Verb.VERIFY}),  # it looks at idle nodes, so there is no work to move
     "alertmanager": frozenset({Verb.CORDON, Verb.VERIFY}),
     "webhook": frozenset({Verb.CORDON, Verb.VERIFY}),
     "llm": frozenset({Verb.CORDON, Verb.VERIFY}),
@@ -354,6 +355,32 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EvidenceSettings:
+    """Where the archives go that are collected on a node before it is treated."""
+
+    store: str = "folder"
+    """folder, s3, or none: then what was collected stays on the node, and is gone with it."""
+    folder: str = ""
+    """Folder of the archives; empty: `evidence` in data_dir. On Kubernetes a volume of the controller."""
+    bucket: str = ""
+    """Bucket of the archives, where store is s3."""
+    prefix: str = "sickbay"
+    """What the names of objects in the bucket begin with. Objects under it that are past their time are removed."""
+    region: str = ""
+    """Region of the bucket; empty: as the environment of the process says."""
+    endpoint: str = ""
+    """Another address for the S3 calls (a VPC endpoint, another maker's store); empty: the ordinary one."""
+    archive_mb: float = 6.0
+    """MB of one archive; a larger one is cut on the node, the longest reports first. 6 on Kubernetes because it travels
+    as a pod's log, a third larger, and kubelets turn logs over at 10."""
+    total_mb: float = 512.0
+    """MB of all archives together. When it is full and nothing is past its time, new ones are not kept, a notice says
+    so, and treatments go on."""
+    keep_days: float = 90.0
+    """Days that an archive is kept: as long as a vendor's ticket takes, and some more."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotifySettings:
     """Where notices go besides the log. Empty: nowhere."""
 
@@ -402,6 +429,8 @@ class Settings:
     """The controller's door for agents."""
     notify: NotifySettings = NotifySettings()
     """Where notices go besides the log."""
+    evidence: EvidenceSettings = EvidenceSettings()
+    """Where collected archives go."""
     kubernetes: KubernetesSettings = KubernetesSettings()
     """The platform Kubernetes."""
 

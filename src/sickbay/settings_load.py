@@ -21,6 +21,7 @@ from sickbay.errors import ConfigError
 from sickbay.settings import (
     AgentSettings,
     ControllerSettings,
+    EvidenceSettings,
     IngestSettings,
     JobPolicy,
     KubernetesSettings,
@@ -41,6 +42,7 @@ GROUPS: Mapping[str, type[Any]] = {
     "agent": AgentSettings,
     "ingest": IngestSettings,
     "notify": NotifySettings,
+    "evidence": EvidenceSettings,
     "kubernetes": KubernetesSettings,
 }
 _TOP = tuple(field.name for field in dataclasses.fields(Settings) if field.name not in (*GROUPS, "pools"))

@@ -1,45 +1,150 @@
-"""COLLECT on a real API server: an archive on the node, or, of a dead one, what the API server knows."""
+"""COLLECT on a real API server: an archive in our own store, or, of a dead node, what the API server knows.
+
+The Job's log is read by the real API server from the part of a kubelet that serves logs (LogServer).
+"""
 
 from __future__ import annotations
 
+import io
 import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sickbay.errors import ApiError
+from sickbay.evidence.folder import FolderEvidence
+from sickbay.evidence.keeping import MB, Limits, name_of
 from sickbay.kube.api import Api
-from sickbay.model import Action, Done, Failed, Place, Verb
+from sickbay.model import Action, Done, Failed, Outcome, Place, Retry, Verb
+from sickbay.platforms.kubernetes import parcel
 from sickbay.platforms.kubernetes.collect import collect
+from sickbay.platforms.kubernetes.platform import answered as answer_to
 from sickbay.platforms.kubernetes.site import Site
 from testbed.cluster import Cluster
 from tests.kubernetes.conftest import Nodes
+from tests.kubernetes.gangs.log_server import LogServer
 from tests.kubernetes.ward import a_site, asked, machines, the_jobs
 
 
 @pytest.fixture
-def site(api: Api, namespace: str) -> Site:
-    return a_site(api, namespace)
+def site(api: Api, namespace: str, tmp_path: Path) -> Site:
+    return replace(a_site(api, namespace), evidence=FolderEvidence(tmp_path / "kept"), archive_bytes=MB)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LogServer]:
+    server = LogServer(tmp_path_factory.mktemp("kubelet"))
+    yield server
+    server.close()
+
+
+class KubernetesDoor:
+    """The door as the controller has it, without its eyes: what the API server refuses becomes an outcome."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def perform(self, action: Action) -> Outcome:
+        try:
+            return collect(self.site, action)
+        except ApiError as error:
+            return answer_to(error, action.verb)
 
 
 def collecting(name: str) -> Action:
     return Action(f"{name}.1/4", Verb.COLLECT, Place(name))
 
 
-def test_the_evidence_is_archived_on_the_node_and_the_answer_says_where(
-    site: Site, nodes: Nodes, tmp_path: Path
+def test_the_evidence_has_left_the_node_before_anything_can_be_done_to_it(
+    site: Site, nodes: Nodes, logs: LogServer, tmp_path: Path
 ) -> None:
+    """It stayed on the node, which REPLACE destroys: `sickbay evidence` could never attach it."""
     (name,) = nodes()
+    logs.serve(site.api, name)
     with machines(site.api, [name], tmp_path) as kubelet:
+        logs.logs = kubelet.logs
         with kubelet.lock:
             kubelet.world.strike("gpu_lost_79", kubelet.nodes[name], 3)
         said = asked(lambda: collect(site, collecting(name)))
-        assert isinstance(said, Done)
-        where, _, path = said.detail.partition(":")
-        assert where == name
-        with tarfile.open(path) as archive:
-            kernel = archive.extractfile(f"{name}.1-4/kernel.log")
-            assert kernel is not None
-            assert b"Xid" in kernel.read()
+    assert isinstance(said, Done)
+    assert said.archive is not None
+    assert said.archive.name == name_of(f"{name}.1/4")
+    assert site.evidence is not None
+    with tarfile.open(fileobj=io.BytesIO(site.evidence.get(said.archive))) as archive:
+        kernel = archive.extractfile(f"{name}.1-4/kernel.log")
+        assert kernel is not None
+        assert b"Xid" in kernel.read()
+
+
+@pytest.fixture
+def answered(site: Site, nodes: Nodes, logs: LogServer, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """(A node that has collected, the pod that did.)"""
+    (name,) = nodes()
+    logs.serve(site.api, name)
+    with machines(site.api, [name], tmp_path) as kubelet:
+        logs.logs = kubelet.logs
+        asked(lambda: collect(replace(site, evidence=None), collecting(name)))
+        (pod,) = kubelet.logs
+        yield name, pod
+
+
+def test_an_archive_that_was_changed_on_its_way_is_not_kept(
+    site: Site, logs: LogServer, answered: tuple[str, str]
+) -> None:
+    name, pod = answered
+    forged = io.StringIO()
+    parcel.printed(b"another archive", forged)
+    logs.logs[pod] = forged.getvalue()
+    said = collect(site, collecting(name))
+    assert isinstance(said, Failed)
+    assert "did not arrive whole: its digest is another one" in said.why
+
+
+def test_a_log_without_end_is_read_no_further_than_the_archive_can_be(
+    site: Site, logs: LogServer, answered: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, pod = answered
+    monkeypatch.setattr(parcel, "SLACK", 1_000)
+    logs.logs[pod] = "x" * (8 << 20) + logs.logs[pod]
+    said = collect(site, collecting(name))
+    assert isinstance(said, Failed)
+    assert "limitBytes=" in logs.asked[-1]
+
+
+def test_a_log_that_cannot_be_read_yet_is_asked_for_again(
+    site: Site, logs: LogServer, answered: tuple[str, str]
+) -> None:
+    name, pod = answered
+    logs.broken.add(pod)
+    said = KubernetesDoor(site).perform(collecting(name))
+    assert isinstance(said, Retry)
+    logs.broken.discard(pod)
+    assert isinstance(KubernetesDoor(site).perform(collecting(name)), Done)
+
+
+def test_a_full_store_does_not_hold_up_the_case(site: Site, answered: tuple[str, str], tmp_path: Path) -> None:
+    full = FolderEvidence(tmp_path / "full", Limits(MB, 10, 1e9))
+    said = collect(replace(site, evidence=full), collecting(answered[0]))
+    assert isinstance(said, Failed)
+    assert "is not kept: the evidence store is full" in said.why
+    assert full.trouble
+
+
+def test_more_than_is_taken_is_not_even_fetched(site: Site, logs: LogServer, answered: tuple[str, str]) -> None:
+    before = len(logs.asked)
+    said = collect(replace(site, archive_bytes=10), collecting(answered[0]))
+    assert isinstance(said, Failed)
+    assert "and 10 are taken" in said.why
+    assert len(logs.asked) == before
+
+
+def test_without_a_store_it_stays_on_the_node_and_that_is_said(site: Site, answered: tuple[str, str]) -> None:
+    said = collect(replace(site, evidence=None), collecting(answered[0]))
+    assert isinstance(said, Done)
+    assert said.archive is None
+    assert f"a copy stays on {answered[0]} until that is replaced" in said.detail
 
 
 def test_of_a_dead_node_what_the_api_server_knows_is_better_than_a_failure(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sickbay.evidence.folder import FolderEvidence
 from sickbay.model import (
     Change,
     Done,
@@ -70,11 +72,13 @@ class TestSimulatedPlatform(PlatformContract):
 
 
 def test_evidence_is_one_archive_with_kernel_window_tool_outputs_and_serials(tmp_path: Path) -> None:
-    stage = SimStage(evidence_dir=tmp_path)
+    evidence = FolderEvidence(tmp_path)
+    stage = SimStage(evidence=evidence)
     stage.world.strike("gpu_lost_79", NODE, 3)
     outcome = finish(stage, act(Verb.COLLECT, 3))
     assert isinstance(outcome, Done)
-    with tarfile.open(outcome.detail) as archive:
+    assert outcome.archive is not None
+    with tarfile.open(fileobj=io.BytesIO(evidence.get(outcome.archive))) as archive:
         names = {Path(name).name for name in archive.getnames()}
         kernel = archive.extractfile("node-0001.1-3/kernel.log")
         identity = archive.extractfile("node-0001.1-3/identity.json")

@@ -10,6 +10,7 @@ judge. A SIGTERM still leaves an answer, in which the rest is UNKNOWN.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import msgspec
 import typer
@@ -39,6 +40,7 @@ from sickbay.hosts.linux import LinuxHost
 from sickbay.identity import gpu_map
 from sickbay.identity.versions import versions
 from sickbay.model import Finding, Place, Status
+from sickbay.platforms.kubernetes import parcel
 from sickbay.platforms.kubernetes.answer import Answer, encode, pack
 from sickbay.platforms.kubernetes.verify import LIGHT
 from sickbay.ports import Host
@@ -75,6 +77,7 @@ class Bench:
     host: Host
     settings: Settings
     log: Path | None = None  # in the place of --log
+    out: TextIO | None = None  # in the place of the standard output, which is the pod's log
     wall: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
 
@@ -223,8 +226,13 @@ def _reserved(at: Bench, by: str, limit: float) -> Iterator[None]:
 
 
 @app.command()
-def collect(answers: KeyOption, limit: LimitOption = COLLECT_S, log: LogOption = TERMINATION_LOG) -> None:
-    """Gather the evidence about this node into one archive in the state folder, and answer where it is."""
+def collect(
+    answers: KeyOption,
+    limit: LimitOption = COLLECT_S,
+    most: Annotated[int, typer.Option("--most", metavar="BYTES", help="Of the archive.")] = 0,
+    log: LogOption = TERMINATION_LOG,
+) -> None:
+    """Gather the evidence about this node into one archive in the state folder, print it, and answer what it is."""
     from sickbay.checks import run as checks_run
 
     at = bench()
@@ -235,12 +243,23 @@ def collect(answers: KeyOption, limit: LimitOption = COLLECT_S, log: LogOption =
             path = evidence.collect(
                 at.host, at.state_dir / EVIDENCE, key=answers, findings=[one for one in found if one.code],
                 gpus=known_gpus(at.host, at.settings.agent), at=at.wall(), versions=versions(at.host), limit_s=limit,
+                most_packed=most,
             )  # fmt: skip
-            said = Answer(answers, at.host.boot_id(), at.wall(), did=str(path))
+            said = _handed_over(at, answers, path, most)
         except SickbayError as error:
             said = Answer(answers, at.host.boot_id(), at.wall(), error=str(error))
         finally:
             _leave(at, log, said)
+
+
+def _handed_over(at: Bench, key: str, path: Path, most: int) -> Answer:
+    """Printed into the pod's log, where the controller fetches it; unasked (no `most`) it only stays here."""
+    said = Answer(key, at.host.boot_id(), at.wall(), did=str(path))
+    data = atomic.read(path, most) if most else None
+    if data is None:
+        return said
+    parcel.printed(data, at.out or sys.stdout)
+    return msgspec.structs.replace(said, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
 # --- treatments -------------------------------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from sickbay.catalog import load
 from sickbay.controller.accounts import Accounts
 from sickbay.controller.crew import PoolCrew
+from sickbay.controller.evidence_room import EvidenceRoom, handed_out
 from sickbay.controller.loop import Controller
 from sickbay.controller.metered import MeteredNotifier, MeteredPlatform, MeteredStore
 from sickbay.controller.postman import Postman
@@ -97,7 +99,8 @@ def open_pages(process: _Process) -> Served:
     figures = metrics.Figures(
         process.settings, process.accounts, process.vitals, process.site.clock.now, lambda: process.controller
     )
-    pages = metrics.open_pages(figures, process.vitals, process.settings.controller.listen)
+    shelf = partial(handed_out, process.site.evidence)
+    pages = metrics.open_pages(figures, process.vitals, process.settings.controller.listen, shelf)
     log.info("metrics listen=%s port=%d", process.settings.controller.listen, pages.port)
     return pages
 
@@ -217,7 +220,7 @@ class _Process:
             self.leads, self.controller = True, controller
             self.accounts.begin_lead()
             post.put(rivals.notices)
-            self._passes(controller, rivals)
+            self._passes(controller, rivals, EvidenceRoom(self._site.evidence, post.put, self._site.clock.now))
         except BaseException:
             controller.abandon()
             raise
@@ -239,7 +242,7 @@ class _Process:
             self._stop.wait(STANDBY_S)
         return False
 
-    def _passes(self, controller: Controller, rivals: Rivalry) -> None:
+    def _passes(self, controller: Controller, rivals: Rivalry, room: EvidenceRoom) -> None:
         self._standing_by = False
         pruning = Pruning(self._store, self._site.clock.now, self._settings.controller.archive_days)
         resync_at = time.monotonic() + RESYNC_S
@@ -252,6 +255,7 @@ class _Process:
                 resync_at = time.monotonic() + RESYNC_S
             seconds = self._pass(controller)
             pruning.look()
+            room.look()
             self._sleep(controller, seconds)
 
     def _pass(self, controller: Controller) -> float:

@@ -22,7 +22,7 @@ from sickbay.controller.vitals import Vitals
 from sickbay.core import admit, spans
 from sickbay.kube import traffic
 from sickbay.model import Case, Node, Phase, Recovery, RecoveryPhase
-from sickbay.pages import Page, Pages
+from sickbay.pages import More, Page, Pages
 from sickbay.settings import Settings
 
 MOST_POOLS = 200
@@ -225,7 +225,7 @@ def _entered(recovery: Recovery, now: float) -> float:
     return recovery.journal[-1].at if recovery.journal else now
 
 
-def open_pages(figures: Figures, vitals: Vitals, listen: str) -> Pages:
+def open_pages(figures: Figures, vitals: Vitals, listen: str, more: More = lambda path: None) -> Pages:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(figures)
     pages: dict[str, Page] = {
@@ -234,4 +234,4 @@ def open_pages(figures: Figures, vitals: Vitals, listen: str) -> Pages:
         "/readyz": vitals.ready,
         "/livez": vitals.alive,
     }
-    return Pages(listen, pages, "controller.listen")
+    return Pages(listen, pages, "controller.listen", more)

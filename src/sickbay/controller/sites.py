@@ -19,9 +19,10 @@ from sickbay.controller import presence
 from sickbay.controller.leader import FileLeader
 from sickbay.core.plan import level
 from sickbay.errors import UserError
+from sickbay.evidence.keeping import MB, limits_of
 from sickbay.kube.api import Api
 from sickbay.model import Notice, Verb
-from sickbay.ports import Clock, Leader, Notifier, Platform, Store
+from sickbay.ports import Clock, EvidenceStore, Leader, Notifier, Platform, Store
 from sickbay.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Site:
     api: Api | None = None  # of a cluster, for Events
     instance: Callable[[str], str] = lambda node: ""  # the machine of a node, for receivers of the originals' payload
     watch_age: Callable[[], float] | None = None  # seconds since the platform's watch last heard anything
+    evidence: EvidenceStore | None = None  # where archives of sick nodes are kept
 
 
 class RealClock:
@@ -91,8 +93,9 @@ def _simulated(settings: Settings, trial: Trial) -> Site:
         raise UserError(f"a speed of {trial.speed:g}: more than 0 and at most 10,000")
     world, _ = build(scene, start=time.time())
     clock = PacedClock(trial.speed)
-    fleet = PacedFleet(world, clock, data_dir(settings) / "evidence")
-    return Site(fleet, clock, trial.speed, fleet.close)
+    evidence = open_evidence(settings)
+    fleet = PacedFleet(world, clock, evidence)
+    return Site(fleet, clock, trial.speed, fleet.close, evidence=evidence)
 
 
 def _kubernetes(settings: Settings, trial: Trial) -> Site:
@@ -102,10 +105,12 @@ def _kubernetes(settings: Settings, trial: Trial) -> Site:
 
     clock, kube = RealClock(), settings.kubernetes
     api = open_api(kube.kubeconfig, kube.context)
-    place = site_of(api, kube, clock, settings.cluster, helps_jobs=settings.jobs.enabled)
+    evidence, most = open_evidence(settings), int(settings.evidence.archive_mb * MB)
+    place = site_of(api, kube, clock, settings.cluster, helps_jobs=settings.jobs.enabled, evidence=evidence,
+                    archive_bytes=most)  # fmt: skip
     platform = KubernetesPlatform(place, partial(opens_gates, settings))
     return Site(platform, clock, close=platform.close, rivals=lambda: _rivals(platform), api=api,
-                instance=platform.eyes.instance, watch_age=platform.eyes.age_s)  # fmt: skip
+                instance=platform.eyes.instance, watch_age=platform.eyes.age_s, evidence=evidence)  # fmt: skip
 
 
 def opens_gates(settings: Settings, pool: str) -> bool:
@@ -170,6 +175,38 @@ def open_store(settings: Settings) -> Store:
     if settings.store not in STORES:
         raise UserError(f"store = {settings.store!r}: there is no such store; known: {', '.join(STORES)}")
     return STORES[settings.store](settings)
+
+
+# --- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def _folder(settings: Settings) -> EvidenceStore:
+    from sickbay.evidence.folder import FolderEvidence
+
+    named = settings.evidence.folder
+    folder = Path(named).expanduser() if named else data_dir(settings) / "evidence"
+    return FolderEvidence(folder, limits_of(settings.evidence))
+
+
+def _s3(settings: Settings) -> EvidenceStore:
+    from sickbay.evidence.s3 import S3Evidence, client_of
+
+    where = settings.evidence
+    if not where.bucket:
+        raise UserError("evidence.store is s3, and evidence.bucket names no bucket")
+    return S3Evidence(client_of(where), where.bucket, where.prefix, limits_of(where))
+
+
+EVIDENCE: Mapping[str, Callable[[Settings], EvidenceStore | None]] = {
+    "folder": _folder,
+    "s3": _s3,
+    "none": lambda settings: None,
+}
+
+
+def open_evidence(settings: Settings) -> EvidenceStore | None:
+    """None: what is collected stays on the nodes."""
+    return EVIDENCE[settings.evidence.store](settings)
 
 
 # --- one brain at a time ----------------------------------------------------------------------------------------------

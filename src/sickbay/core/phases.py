@@ -141,8 +141,8 @@ def _draining(turn: Turn, case: Case) -> Said:
 
 def _collecting(turn: Turn, case: Case) -> Said:
     if isinstance(turn.outcome, Done):
-        turn.case = replace(case, evidence=turn.outcome.detail)
-        return (Event.DONE, f"evidence kept: {turn.outcome.detail}")
+        turn.case = replace(case, evidence=turn.outcome.detail, archive=turn.outcome.archive or case.archive)
+        return (Event.DONE, f"evidence: {turn.outcome.detail}")
     return _failure(turn)
 
 

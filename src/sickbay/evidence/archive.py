@@ -25,6 +25,7 @@ from sickbay.ports import Host
 
 LIMIT_S = 300.0  # as long as a case waits for it (policy.collect_s)
 MOST_BYTES = 64 << 20  # of all pieces together
+ROUNDS = 6  # of finding how much fits
 SCHEMA = 1
 
 
@@ -40,17 +41,32 @@ def collect(
     kept: Mapping[str, str] | None = None,
     versions: Mapping[str, str] | None = None,
     limit_s: float = LIMIT_S,
+    most_packed: int = 0,
     clock: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Ask the node for everything and write `folder`/KEY.tar.gz. UserError only if that file cannot be written.
 
     `kept` are artefacts of earlier checks (name -> text), such as the last dcgmi diagnostic; `say` hears of progress.
+    With `most_packed` the file has at most so many bytes: the last pieces, which are the longest, are cut.
     """
     gathering = Gathering(host, clock, limit_s, say)
     about = {"node": host.name, "boot_id": _boot_id(host), "action": key, "at": at, "schema": SCHEMA}
     pieces = [*_known(about, findings, gpus, versions or {}, kept or {}), *gathering.pieces(kernel_lines)]
-    return write(folder, key, about, _within(pieces, MOST_BYTES))
+    return _written(folder, key, about, pieces, most_packed)
+
+
+def _written(folder: Path, key: str, about: Mapping[str, Any], pieces: Sequence[Piece], most_packed: int) -> Path:
+    """As much as fits: what text shrinks to when it is packed is known only by packing it."""
+    fits, room = 0, min(MOST_BYTES, sum(len(piece.data) for piece in pieces))
+    path = write(folder, key, about, _within(pieces, room))
+    if not most_packed or path.stat().st_size <= most_packed:
+        return path
+    for _ in range(ROUNDS):
+        middle = (fits + room) // 2
+        size = write(folder, key, about, _within(pieces, middle)).stat().st_size
+        fits, room = (middle, room) if size <= most_packed else (fits, middle)
+    return write(folder, key, about, _within(pieces, fits))
 
 
 def _boot_id(host: Host) -> str:

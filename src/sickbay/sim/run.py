@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sickbay.catalog import Catalog, load
 from sickbay.controller.crew import InlineCrew
@@ -18,7 +17,7 @@ from sickbay.controller.outbox import Outbox
 from sickbay.errors import ApiError, NotLeader, NotNow
 from sickbay.model import Done, Notice, Outcome
 from sickbay.platforms.simulated.platform import SimulatedPlatform
-from sickbay.ports import Clock, Leader, Platform, Store
+from sickbay.ports import Clock, EvidenceStore, Leader, Platform, Store
 from sickbay.settings import Settings
 from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
@@ -104,14 +103,14 @@ class SimRun:
     def __init__(
         self, world: World, settings: Settings, *, store: Store | None = None, served: Store | None = None,
         catalog: Catalog | None = None,
-        evidence_dir: Path | None = None, wrap: Callable[[Platform], Platform] | None = None,
+        evidence: EvidenceStore | None = None, wrap: Callable[[Platform], Platform] | None = None,
         leader: Callable[[], Leader] = SoloLeader, clock: Clock | None = None, progress_s: float = 60.0,
     ) -> None:  # fmt: skip
         self.world, self.settings = world, settings
         self.catalog = catalog or load()
         self.store: Store = store or MemoryStore()
         self._served = served or self.store  # the same records as its controllers reach them: not while the API is away
-        self.platform = SimulatedPlatform(world, evidence_dir=evidence_dir, progress_s=progress_s)
+        self.platform = SimulatedPlatform(world, evidence=evidence, progress_s=progress_s)
         self._door: Platform = wrap(self.platform) if wrap else self.platform
         self.mailbox = Mailbox()
         self._leader, self.clock = leader, clock or world.clock

@@ -43,7 +43,8 @@ class LogServer:
                     return
                 lines = served.logs.get(pod, "").splitlines(keepends=True)
                 many = parse_qs(parts.query).get("tailLines", ["1000000"])[0]
-                data = "".join(lines[-int(many) :]).encode()
+                most = int(parse_qs(parts.query).get("limitBytes", ["1000000000"])[0])
+                data = "".join(lines[-int(many) :]).encode()[:most]
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -34,7 +34,7 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{- end }}
 {{- $agent := dict "publishers" (list "kubernetes") "host_root" "/host" "state_dir" "/var/lib/sickbay" "listen" (ternary "0.0.0.0:9464" "127.0.0.1:9464" .Values.monitoring.enabled) }}
 {{- $kube := dict "namespace" .Release.Namespace "image" .Values.agent.image "job_account" (printf "%s-node-job" .Values.name) }}
-{{- $ours := dict "platform" "kubernetes" "store" "kubernetes" "data_dir" "/var/lib/sickbay" "agent" $agent "kubernetes" $kube "controller" (dict "listen" "0.0.0.0:9465") }}
+{{- $ours := dict "platform" "kubernetes" "store" "kubernetes" "data_dir" "/var/lib/sickbay" "agent" $agent "kubernetes" $kube "controller" (dict "listen" "0.0.0.0:9465") "evidence" (dict "folder" "/var/lib/sickbay/evidence") }}
 {{- mustMergeOverwrite $ours (deepCopy $given) | mustToJson }}
 {{- end }}
 

@@ -48,6 +48,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     cut: int = 0  # findings that found no room
     did: str = ""
     error: str = ""
+    sha256: str = ""  # of the archive that its log carries (parcel.py), and how many bytes it has
+    size: int = 0
 
 
 def encode(answer: Answer, most: int = MOST_BYTES) -> bytes:

@@ -1,16 +1,21 @@
 """COLLECT: evidence about a node, gathered on the node; of one that is dead, what the API server alone knows.
 
 `platform.perform` calls `collect`. A case waits for it at most five minutes and goes on without it: evidence is worth
-much, a node more. The archive stays on the node (agent state folder, evidence/), and the answer says where. It must
-never fail a case because a machine that is to be rebooted no longer answers.
+much, a node more. The archive leaves the node before a treatment can destroy it: by the log of the Job's pod
+(parcel.py) into the evidence store, under a name of ours. It must never fail a case because a machine that is to be
+rebooted no longer answers, and never believe a node about where anything is.
 """
 
 from __future__ import annotations
 
+import hashlib
+
+from sickbay.errors import EvidenceError
+from sickbay.evidence.keeping import name_of
 from sickbay.kube import names
 from sickbay.kube.objects import Condition, EventObject, NodeObject, PodObject
-from sickbay.model import Action, Done, Failed, Outcome, Started
-from sickbay.platforms.kubernetes import node_jobs
+from sickbay.model import Action, Done, Failed, Outcome, Retry, Started
+from sickbay.platforms.kubernetes import node_jobs, parcel
 from sickbay.platforms.kubernetes.answer import Answer, Blind
 from sickbay.platforms.kubernetes.node_jobs import Errand, Running
 from sickbay.platforms.kubernetes.site import Site
@@ -34,16 +39,50 @@ def collect(site: Site, action: Action) -> Outcome:
         return Failed(f"there is no node {name}, and nothing is left to collect")
     if why:
         return Done(_from_afar(site, node, str(why)))
-    stands = node_jobs.run(site, action.key, node, errand(action.key))
+    stands = node_jobs.run(site, action.key, node, errand(site, action.key))
     if isinstance(stands, Running):
         return Started(5.0, f"evidence on {name}: {stands.detail}")
     if isinstance(stands, Answer) and stands.did:
-        return Done(f"{name}:{stands.did}")
+        return _brought(site, action.key, name, stands)
     return Done(_from_afar(site, node, stands.why if isinstance(stands, Blind) else stands.error))
 
 
-def errand(key: str) -> Errand:
-    return Errand("collect", ("collect", "--answers", key, "--limit", f"{LIMIT_S:.0f}"), LIMIT_S, start_s=60)
+def errand(site: Site, key: str) -> Errand:
+    words = ("collect", "--answers", key, "--limit", f"{LIMIT_S:.0f}", "--most", str(site.archive_bytes))
+    return Errand("collect", words, LIMIT_S, start_s=60)
+
+
+# --- from the node into the store -------------------------------------------------------------------------------------
+
+
+def _brought(site: Site, key: str, name: str, said: Answer) -> Outcome:
+    """What the node has made, kept by us. Failed where it is not: the case says why, and goes on."""
+    there = f"a copy stays on {name} until that is replaced: {said.did[:200]}"
+    if site.evidence is None or not said.sha256:
+        return Done(f"not kept elsewhere (no evidence store, or an older agent); {there}")
+    if not 0 < said.size <= site.archive_bytes:
+        return Failed(f"the archive of {name} has {said.size} bytes, and {site.archive_bytes} are taken; {there}")
+    pod = node_jobs.pod_of(site, "collect", name, key)
+    if not pod:
+        return Failed(f"the pod that collected on {name} is gone, and its log with it; {there}")
+    try:
+        data = parcel.opened(
+            parcel.fetched(site.api, f"{names.pod(site.settings.namespace, pod)}/log", said.size), said.size
+        )
+    except OSError as slow:
+        return Retry(5.0, f"the log of {pod} could not be read yet: {slow}")
+    if hashlib.sha256(data).hexdigest() != said.sha256:
+        return Failed(f"the archive of {name} did not arrive whole: its digest is another one; {there}")
+    return _put(site, key, name, data)
+
+
+def _put(site: Site, key: str, name: str, data: bytes) -> Outcome:
+    assert site.evidence is not None
+    try:
+        kept = site.evidence.put(name_of(key), data)
+    except EvidenceError as full:
+        return Failed(f"what was collected on {name} is not kept: {full}")
+    return Done(f"{kept.size} bytes about {name} are kept as {kept.name}", archive=kept)
 
 
 def _gang(site: Site, action: Action) -> Outcome:
@@ -56,7 +95,7 @@ def _gang(site: Site, action: Action) -> Outcome:
         node = site.api.find(names.node(name), NodeObject)
         if node is None or unseen(site, name, node, patience_s=0.0):
             continue
-        stands = node_jobs.run(site, action.key, node, errand(action.key))
+        stands = node_jobs.run(site, action.key, node, errand(site, action.key))
         running += isinstance(stands, Running)
         if isinstance(stands, Answer) and stands.did:
             where.append(f"{name}:{stands.did}")

@@ -104,7 +104,12 @@ def start(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Ru
 
 
 def standing(site: Site, key: str, job: JobObject) -> Answer | Running | Blind:
-    """Where this Job stands, from its pod and its own conditions."""
+    """Where this Job stands, from its pod and its own conditions. One of our name that was made for another question,
+    or by somebody else, answers nothing."""
+    if (made_for := job.metadata.annotation(site.keys.action)) != key:
+        return Blind(
+            f"the Job {job.metadata.name} is not ours: it was made for {made_for[:120] or 'nobody knows what'}"
+        )
     pods = pods_of(site, job.metadata.name)
     stands = judged(key, job, pods, site.server_now())
     if isinstance(stands, Running) and not pods and (why := held_back.why(site, job)):
@@ -136,6 +141,13 @@ def judged(key: str, job: JobObject, pods: Sequence[PodObject], now: float) -> A
         return Blind(why)
     started = any(pod.status.phase == "Running" for pod in pods)
     return Running("at work" if started else "waiting for its pod to start")
+
+
+def pod_of(site: Site, kind: str, node: str, key: str) -> str:
+    """The pod whose answer to this key was read; "" when it is not there any more."""
+    chosen = f"{POD_OF}={name_of(kind, node, key)}"
+    pods = site.api.list(names.pods(site.settings.namespace), PodObject, labelSelector=chosen)
+    return next((pod.metadata.name for pod in pods if decode(message_of(pod), key)), "")
 
 
 def message_of(pod: PodObject) -> str:

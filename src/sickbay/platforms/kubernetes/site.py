@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sickbay.kube.api import Api
 from sickbay.kube.names import Keys, keys
-from sickbay.ports import Clock
+from sickbay.ports import Clock, EvidenceStore
 from sickbay.settings import KubernetesSettings
 
 
@@ -22,6 +22,8 @@ class Site:
     cluster: str = "default"
     keys: Keys = field(default_factory=keys)
     helps_jobs: bool = True  # settings.jobs.enabled: without it nobody resumes a gang, so nobody may stop one
+    evidence: EvidenceStore | None = None  # where COLLECT keeps its archives; None: they stay on the nodes
+    archive_bytes: int = 6 << 20  # of one archive
 
     def server_now(self) -> float:
         """The API server's time, with which its timestamps are compared; never with ours."""
@@ -29,6 +31,7 @@ class Site:
 
 
 def site_of(
-    api: Api, settings: KubernetesSettings, clock: Clock, cluster: str = "default", *, helps_jobs: bool = True
-) -> Site:
-    return Site(api, settings, clock, cluster, keys(settings.prefix), helps_jobs)
+    api: Api, settings: KubernetesSettings, clock: Clock, cluster: str = "default", *, helps_jobs: bool = True,
+    evidence: EvidenceStore | None = None, archive_bytes: int = 6 << 20,
+) -> Site:  # fmt: skip
+    return Site(api, settings, clock, cluster, keys(settings.prefix), helps_jobs, evidence, archive_bytes)

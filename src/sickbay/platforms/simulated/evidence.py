@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.host import SimHost
@@ -69,16 +69,16 @@ def _identity(world: World, node: SimNode, key: str) -> dict[str, object]:
     }
 
 
-def archive(directory: Path, key: str, files: Mapping[str, str]) -> Path:
-    """One .tar.gz per action, written whole before it gets its name."""
-    directory.mkdir(parents=True, exist_ok=True)
-    name = key.replace("/", "-").replace("#", "-")
-    path, partial = directory / f"{name}.tar.gz", directory / f".{name}.partial"
-    with tarfile.open(partial, "w:gz", compresslevel=1) as tar:
+def packed(key: str, files: Mapping[str, str]) -> bytes:
+    """One .tar.gz, the same for the same files."""
+    name, out = key.replace("/", "-").replace("#", "-"), io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as tar,
+    ):
         for file_name, text in files.items():
             data = text.encode()
             entry = tarfile.TarInfo(f"{name}/{file_name}")
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
-    partial.replace(path)
-    return path
+    return out.getvalue()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from sickbay.model import Action, Change, Fleet, Node, Outcome
 from sickbay.platforms.simulated.platform import SimulatedPlatform
+from sickbay.ports import EvidenceStore
 from sickbay.sim.world import World
 
 TICK_S = 0.05  # real seconds between two looks at the clock
@@ -34,9 +34,9 @@ class PacedClock:
 class PacedFleet:
     """ports.Platform onto a world that goes on whether anybody looks or not."""
 
-    def __init__(self, world: World, clock: PacedClock, evidence_dir: Path | None = None) -> None:
+    def __init__(self, world: World, clock: PacedClock, evidence: EvidenceStore | None = None) -> None:
         self.world, self._clock = world, clock
-        self._door = SimulatedPlatform(world, evidence_dir=evidence_dir)
+        self._door = SimulatedPlatform(world, evidence=evidence)
         self.verbs = self._door.verbs
         self._lock = threading.RLock()
         self._stop = threading.Event()

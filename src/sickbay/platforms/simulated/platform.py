@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-from sickbay.errors import Unreachable
+from sickbay.errors import EvidenceError, Unreachable
+from sickbay.evidence.keeping import name_of
 from sickbay.model import (
     TREATMENTS,
     Action,
@@ -34,9 +34,10 @@ from sickbay.model import (
     Verb,
 )
 from sickbay.platforms.simulated import gang_door
-from sickbay.platforms.simulated.evidence import archive, gather, gather_gang
+from sickbay.platforms.simulated.evidence import gather, gather_gang, packed
 from sickbay.platforms.simulated.gang_door import ASK_AGAIN_S
 from sickbay.platforms.simulated.views import seen_step, show_again, show_job, show_node
+from sickbay.ports import EvidenceStore
 from sickbay.sim import judge
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.jobs import SimJob
@@ -67,11 +68,11 @@ class SimulatedPlatform:
         self,
         world: World,
         *,
-        evidence_dir: Path | None = None,
+        evidence: EvidenceStore | None = None,
         progress_s: float = 60.0,
         verbs: frozenset[Verb] | None = None,
     ) -> None:
-        self.world, self.evidence_dir, self.progress_s = world, evidence_dir, progress_s
+        self.world, self.evidence, self.progress_s = world, evidence, progress_s
         self.verbs = frozenset(Verb) if verbs is None else verbs
         self._work: dict[str, Work] = {}
         self._sinks: list[Sink] = []
@@ -274,9 +275,13 @@ class SimulatedPlatform:
         files = gather(world, subject, key) if isinstance(subject, SimNode) else gather_gang(world, subject, key)
         name = subject.name if isinstance(subject, SimNode) else subject.id
         self.world.note("collect", name if is_node else "", key=key, files=len(files))
-        if self.evidence_dir is None:
-            return Done(f"{len(files)} pieces of evidence about {name} (kept nowhere: no directory is set)")
-        return Done(str(archive(self.evidence_dir, key, files)))
+        if self.evidence is None:
+            return Done(f"{len(files)} pieces of evidence about {name} (kept nowhere: there is no evidence store)")
+        try:
+            kept = self.evidence.put(name_of(key), packed(key, files))
+        except EvidenceError as full:
+            return Failed(f"what {name} could tell is not kept: {full}")
+        return Done(f"{len(files)} files about {name} are kept as {kept.name}", archive=kept)
 
     def _verify(self, action: Action) -> Outcome:
         names = tuple(n for n in action.args.get("checks", "nvidia-smi").split(",") if n)

@@ -7,13 +7,16 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+from sickbay.evidence.folder import FolderEvidence
+from sickbay.evidence.keeping import name_of
 from sickbay.model import Case
+from sickbay.ports import EvidenceStore
 from sickbay.sim.tour import truth
 from sickbay.sim.tour.scene import Scene, Seen
 from sickbay.sim.tour.stage import Stage
 from sickbay.sim.world import Fact
 
-Pack = Callable[[Case, Path], tuple[int, str]]  # cli/evidence.pack: what `sickbay evidence CASE` writes
+Pack = Callable[[Case, Path, EvidenceStore], tuple[int, str]]  # cli/evidence.pack: what `sickbay evidence CASE` writes
 WANTED = ("kernel.log", "nvidia-smi-q.txt", "identity.json", "findings.txt", "timeline.txt", "ticket.txt")
 
 
@@ -46,21 +49,20 @@ class EvidenceFirst(Scene):
         return seen
 
     def _kept(self, stage: Stage, case: str, treated: Fact) -> bool:
-        """The world saw the collection, earlier; and the file is there."""
+        """The world saw the collection, earlier; and the archive is there."""
         collected = [f for f in truth.facts(stage.world, "collect", treated.node) if case_of(f) == case]
         if not collected or collected[0].t > treated.t:
             return False
-        key = str(collected[0].detail["key"]).replace("/", "-")
-        return (stage.workdir / "evidence" / f"{key}.tar.gz").is_file()
+        return (stage.workdir / "evidence" / name_of(str(collected[0].detail["key"]))).is_file()
 
     def _ticket(self, stage: Stage) -> tuple[str, list[str], int]:
         """What `sickbay evidence` writes about the case of XID 79."""
-        cases = [c for c in stage.run.store.history(Case, fault="gpu-lost", limit=50) if c.evidence]
+        cases = [c for c in stage.run.store.history(Case, fault="gpu-lost", limit=50) if c.archive]
         if not cases:
             return "", [], 0
         case = min(cases, key=lambda c: c.opened_at)
         target = stage.workdir / f"{case.id}.tar.gz"
-        self.pack(case, target)
+        self.pack(case, target, FolderEvidence(stage.workdir / "evidence"))
         with tarfile.open(target) as tar:
             names = tar.getnames()
             identity = next(name for name in names if name.endswith("identity.json"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sickbay.controller.leader import FileLeader
+from sickbay.evidence.folder import FolderEvidence
 from sickbay.sim.run import SimRun
 from sickbay.sim.tour import hands, instruments, limits, night, parts, training, work
 from sickbay.sim.tour.archives import EvidenceFirst, Pack
@@ -96,7 +97,7 @@ def shared_scenes(reference: training.Reference) -> list[tuple[float, Scene]]:
 
 def _the_night(tour: Tour, workdir: Path, nursery: Nursery, pack: Pack, report: Tell) -> None:
     world = build_world(tour.seed, NODES, spares=SPARES)
-    run = SimRun(world, SETTINGS, evidence_dir=workdir / "evidence")
+    run = SimRun(world, SETTINGS, evidence=FolderEvidence(workdir / "evidence"))
     run.add_brain()
     stage = Stage(world, run, workdir)
     stage.employ_approver()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sickbay.evidence.folder import FolderEvidence
 from sickbay.model import Case, JobPhase, Recovery
 from sickbay.ports import Value
 from sickbay.sim.arrivals import FaultArrivals
@@ -84,7 +85,7 @@ class Show:
     def __init__(self, seed: int, workdir: Path, nursery: Nursery, start: float = MIDNIGHT) -> None:
         self.world = World(seed, 60, spares=4, start=start)
         self.store = TellingStore(workdir / "db")
-        self.run = SimRun(self.world, SETTINGS, store=self.store, evidence_dir=workdir / "evidence")
+        self.run = SimRun(self.world, SETTINGS, store=self.store, evidence=FolderEvidence(workdir / "evidence"))
         self.run.add_brain()
         self.workdir, self._nursery = workdir, nursery
         self.engines: dict[str, GangEngine] = {}

@@ -1,0 +1,88 @@
+"""Where `sickbay evidence` finds what was collected: beside the store's file, where the settings say, or with a
+controller in a cluster, through the API server.
+
+It must never take a place from a case: a record says which archive, the person's own settings say where archives are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sickbay.cli.sitting import CLUSTER, settings_for
+from sickbay.controller.evidence_room import page_of
+from sickbay.errors import ApiError, EvidenceError
+from sickbay.evidence.folder import FolderEvidence
+from sickbay.evidence.keeping import checked
+from sickbay.kube import names
+from sickbay.kube.api import Api
+from sickbay.kube.objects import PodObject
+from sickbay.model import Archive
+from sickbay.ports import EvidenceStore
+from sickbay.settings import Settings
+
+OURS = "app.kubernetes.io/name=sickbay,app.kubernetes.io/component=controller"
+MOST = 64 << 20  # bytes of an archive, whatever a record says
+
+
+def source(store: str, config: str) -> EvidenceStore | None:
+    """For the store that a person means (--store, --config)."""
+    from sickbay.controller.sites import open_evidence
+
+    if store and store != CLUSTER:
+        return FolderEvidence(Path(store).expanduser().parent / "evidence")
+    settings = settings_for(config, store)
+    if settings.store == CLUSTER and settings.evidence.store == "folder" and not settings.evidence.folder:
+        return ControllersEvidence(settings)
+    return open_evidence(settings)
+
+
+class ControllersEvidence:
+    """ports.EvidenceStore, to be read only: the volume of a controller that runs in a cluster."""
+
+    trouble = ""
+
+    def __init__(self, settings: Settings, opened: Callable[[Settings], Api] | None = None) -> None:
+        self._settings, self._opened = settings, opened or _api
+
+    def put(self, name: str, data: bytes) -> Archive:
+        raise EvidenceError("only the controller keeps archives")
+
+    def prune(self) -> int:
+        return 0
+
+    def get(self, archive: Archive) -> bytes:
+        """From whichever controller has it."""
+        api, space = self._opened(self._settings), self._settings.kubernetes.namespace
+        try:
+            pods = [pod.metadata.name for pod in api.list(names.pods(space), PodObject, labelSelector=OURS)]
+            said = [self._asked(api, names.pod(space, pod), archive) for pod in pods]
+        except ApiError as error:
+            raise EvidenceError(
+                f"the API server does not show the controllers in namespace {space}: {error}"
+            ) from error
+        finally:
+            api.close()
+        found = next((data for data in said if isinstance(data, bytes)), None)
+        if found is None:
+            raise EvidenceError(_nowhere(archive, space, [str(why) for why in said]))
+        return checked(archive, found)
+
+    def _asked(self, api: Api, pod: str, archive: Archive) -> bytes | str:
+        try:
+            return api.request("GET", f"{pod}/proxy{page_of(archive)}")[:MOST]
+        except ApiError as error:
+            return f"{pod.rpartition('/')[2]}: {error.said[:200]}"
+
+
+def _nowhere(archive: Archive, space: str, said: list[str]) -> str:
+    how = f"kubectl exec -n {space} deploy/sickbay-controller -- sickbay evidence CASE -o - fetches it by another way"
+    if not said:
+        return f"{archive.name}: no controller of Sickbay runs in namespace {space}"
+    return f"{archive.name}: no controller hands it out ({'; '.join(said)}); {how}"
+
+
+def _api(settings: Settings) -> Api:
+    from sickbay.kube.api import open_api
+
+    return open_api(settings.kubernetes.kubeconfig, settings.kubernetes.context)
