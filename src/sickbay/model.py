@@ -219,6 +219,7 @@ class Done:
 class Started:
     after_s: float
     detail: str = ""
+    held: bool = False  # somebody keeps it from beginning, and a person may have to act: said at once
 
 
 @dataclass(frozen=True, slots=True)

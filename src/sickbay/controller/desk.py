@@ -409,13 +409,16 @@ class Desk(Asking):
         stored = self._view.cases.get(owner)
         return stored.value.deadline or 0.0 if stored else 0.0
 
-    def waits_for(self, owner: str, words: str) -> None:
-        """It is said when the time is up, and written with the next write: a person may look before that."""
+    def waits_for(self, owner: str, words: str, *, held: bool = False) -> None:
+        """Said when the time is up, and written with the next write; at once where a person may have to act."""
         stored = self._view.cases.get(owner)
         if stored is not None and words and stored.value.refusal != words and not machine.is_frozen(stored.value):
             case = replace(stored.value, refusal=words)
-            log.info("case=%s phase=%s waits_for=%r", case.id, case.phase, words)
-            self._records.put_case(case, False, (), patience=keeping.patience_with_words(case))
+            log.log(
+                logging.WARNING if held else logging.INFO, "case=%s phase=%s waits_for=%r", case.id, case.phase, words
+            )
+            patience = keeping.NOW if held else keeping.patience_with_words(case)
+            self._records.put_case(case, False, (), patience=patience)
 
     def put_sent(self, owner: str, action: Action) -> None:
         case = self._view.cases[owner].value

@@ -223,7 +223,8 @@ class Controller:
         if action is None or action.key != answer.key:
             return  # a late answer: the step it was for is over
         if isinstance(answer.outcome, Started | Retry):
-            desk.waits_for(answer.owner, _words(answer.outcome))
+            held = isinstance(answer.outcome, Started) and answer.outcome.held
+            desk.waits_for(answer.owner, _words(answer.outcome), held=held)
             return
         if may_resend(action, answer.outcome):
             desk.resend(answer.owner)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sickbay.kube import names
 from sickbay.kube.names import keys
+from sickbay.kube.objects import Anything
 from sickbay.model import Phase, Verb
 from testbed.cluster import Cluster
 from tests.kubernetes.line.ground import ENDS, Line, a_line
@@ -105,3 +107,22 @@ def test_an_examination_that_a_policy_denies_is_a_persons_and_no_reason_for_a_ha
     assert WORDS in case.journal[-1].why
     assert line.boots() == boots
     assert line.node().spec.unschedulable, "it stays out until somebody has looked"
+
+
+def test_who_holds_back_our_jobs_is_in_the_ward_list_and_nothing_of_them_outlives_a_persons_uncordon(
+    line: Line,
+) -> None:
+    space = f"/api/v1/namespaces/{line.namespace}"
+    line.api.patch(space, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}, Anything)
+    boots = line.boots()
+    line.control()
+    line.until_led()
+    line.strike()
+    named = f"PodSecurity refuses its pod: label namespace {line.namespace}"
+    line.until(lambda: named in line.cluster.kubectl("get", "nodecases", "-n", line.namespace), "it is in the list")
+    assert "waits_for=" in line.log()
+    assert named in line.log()
+    line.cluster.kubectl("uncordon", line.sick)
+    line.until_phase(Phase.DISMISSED)
+    assert line.api.list(names.jobs(line.namespace), Anything) == []
+    assert line.boots() == boots

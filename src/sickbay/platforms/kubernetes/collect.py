@@ -41,7 +41,7 @@ def collect(site: Site, action: Action) -> Outcome:
         return Done(_from_afar(site, node, str(why)))
     stands = node_jobs.run(site, action.key, node, errand(site, action.key))
     if isinstance(stands, Running):
-        return Started(5.0, f"evidence on {name}: {stands.detail}")
+        return Started(5.0, f"evidence on {name}: {stands.detail}", held=stands.held)
     if isinstance(stands, Answer) and stands.did:
         return _brought(site, action.key, name, stands)
     return Done(_from_afar(site, node, stands.why if isinstance(stands, Blind) else stands.error))

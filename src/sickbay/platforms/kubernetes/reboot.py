@@ -99,7 +99,7 @@ def _held_back(site: Site, action: Action, known: Treatment, why: str) -> Outcom
     """Waited for as long as a start may take. After that nothing was tried, so nothing harsher is next."""
     said = f"the reboot Job on {action.place.node} does not start: {why}"
     if site.clock.now() - known.at < node_jobs.START_S or node_reboot.take_back(site, action) is not Taken.BACK:
-        return Started(AGAIN_S, said)
+        return Started(AGAIN_S, said, held=True)
     treatment.move(site, action.place.node, known, treatment.NEVER, said)
     return Unguarded(said)
 

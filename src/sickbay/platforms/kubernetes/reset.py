@@ -83,7 +83,7 @@ def _under_way(site: Site, action: Action, node: NodeObject, known: treatment.Tr
     late = stands.held and site.clock.now() - known.at >= node_jobs.START_S
     name = node_jobs.name_of(KIND, node.metadata.name, action.key)
     if not (withdraw or late) or (taken := node_jobs.take_back(site, name)) is Taken.BEGUN:
-        return Started(10.0, said)
+        return Started(10.0, said, held=stands.held)
     if taken is Taken.GOING:
         return Started(1.0, f"RESET_GPU on {node.metadata.name} is being taken back")
     resume(site, node)

@@ -64,7 +64,8 @@ def _single(site: Site, action: Action, checks: tuple[str, ...]) -> Outcome:
     reserve = case if node.metadata.annotation(site.keys.case) == case else ""
     stands = node_jobs.run(site, action.key, node, errand(action.key, checks, reserve=reserve))
     if isinstance(stands, Running):
-        return Started(15.0 if deep(checks) else 3.0, f"checks on {node.metadata.name}: {stands.detail}")
+        after_s = 15.0 if deep(checks) else 3.0
+        return Started(after_s, f"checks on {node.metadata.name}: {stands.detail}", held=stands.held)
     return _told(site, action, node.metadata.name, checks, stands, node)
 
 
@@ -163,7 +164,9 @@ def _gang(site: Site, action: Action, checks: tuple[str, ...]) -> Outcome:
     left = sum(name not in stands or isinstance(stands[name], Running) for name in action.nodes)
     if left:
         held = next((f"; {one.detail}" for one in stands.values() if isinstance(one, Running) and one.held), "")
-        return Started(2.0, f"{len(action.nodes) - left} of {len(action.nodes)} nodes have answered{held}")
+        return Started(
+            2.0, f"{len(action.nodes) - left} of {len(action.nodes)} nodes have answered{held}", held=bool(held)
+        )
     found: list[Finding] = []
     for name in action.nodes:
         said = stands[name]
