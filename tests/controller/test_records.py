@@ -11,7 +11,7 @@ from sickbay.controller.view import View
 from sickbay.errors import NotLeader
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Phase, Recovery, Verb
 from sickbay.stores.memory import MemoryStore
-from tests.builders import a_case, a_command, a_record, a_recovery, an_action
+from tests.builders import a_case, a_command, a_latch, a_record, a_recovery, an_action
 
 
 class FrugalStore(MemoryStore):
@@ -310,3 +310,86 @@ def test_case_and_its_pending_action_are_one_write() -> None:
     found = successor._view.cases["n1"].value
     assert found.pending is not None
     assert found.pending.sends == 1
+
+
+# --- a Ledger that somebody deletes ----------------------------------------------------------------------------------
+
+
+def with_history(store: MemoryStore) -> Records:
+    """A leader whose third term has seen a case and a job come to where they are."""
+    for _ in range(2):
+        lead(store)
+    records = lead(store)
+    records.put_ledger(replace(records.ledger, watch_time=4_000.0))
+    records.put_case(a_case(Phase.REPAIRING, entered=5_000.0, deadline=9_000.0, rung=Verb.REBOOT), False, ())
+    records.put_record(a_record(a_latch(seen=4_900.0), last_n=1))
+    records.put_recovery(a_recovery(entered=4_500.0), False)
+    records.flush(0.0)
+    return records
+
+
+def test_without_a_ledger_neither_epoch_nor_watch_time_goes_back() -> None:
+    store = MemoryStore()
+    with_history(store)
+    store.lose(Ledger, "ledger")
+    records = lead(store)
+    assert (records.epoch, records.ledger.epoch, records.ledger.watch_time) == (4, 4, 5_000.0)
+
+
+def test_watch_time_is_never_behind_what_the_records_have_seen() -> None:
+    """The Ledger is written once a minute, a case when it moves."""
+    store = MemoryStore()
+    with_history(store)
+    assert lead(store).ledger.watch_time == 5_000.0
+
+
+def test_without_a_ledger_the_places_of_open_cases_are_taken_again() -> None:
+    store = MemoryStore()
+    with_history(store)
+    store.lose(Ledger, "ledger")
+    seats = {(s.case, s.kind, s.verb) for s in lead(store).ledger.seats}
+    assert seats == {("n1.1", "out", "CORDON"), ("n1.1", "treat", "REBOOT")}
+
+
+def test_a_case_that_waits_has_no_place_to_take_again() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    keep(records, a_case(Phase.WAITING))
+    store.lose(Ledger, "ledger")
+    assert lead(store).ledger.seats == ()
+
+
+def test_a_leader_whose_ledger_is_deleted_writes_it_again_and_leads_on() -> None:
+    store = MemoryStore()
+    records = with_history(store)
+    store.lose(Ledger, "ledger")
+    records.still_leads()
+    stored = store.get(Ledger, "ledger")
+    assert stored is not None
+    assert (stored.epoch, stored.value.watch_time) == (3, 4_000.0)
+    records.put_ledger(replace(records.ledger, watch_time=4_060.0))
+    assert records.flush(0.0)
+
+
+def test_a_write_that_finds_no_ledger_makes_it_again_and_decides_anew() -> None:
+    store = MemoryStore()
+    records = with_history(store)
+    store.lose(Ledger, "ledger")
+    records.put_ledger(replace(records.ledger, breaker="ours"))
+    records.flush(0.0)
+    assert store.get(Ledger, "ledger") is not None
+    records.put_ledger(replace(records.ledger, breaker="ours"))
+    records.flush(0.0)
+    stored = store.get(Ledger, "ledger")
+    assert stored is not None
+    assert stored.value.breaker == "ours"
+
+
+def test_a_deposed_leader_does_not_write_a_deleted_ledger_again_over_the_new_one() -> None:
+    store = MemoryStore()
+    old = with_history(store)
+    store.lose(Ledger, "ledger")
+    new = lead(store)
+    with pytest.raises(NotLeader):
+        old.still_leads()
+    assert new.epoch == 4

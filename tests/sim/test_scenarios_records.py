@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sickbay.model import Case, Phase
+from sickbay.model import Case, Ledger, Phase
 from sickbay.stores.memory import MemoryStore
-from tests.sim.ward import Ward
+from tests.sim.ward import Ward, a_policy
 
 SICK = "node-0005"
 
@@ -88,3 +88,21 @@ def test_a_mark_on_a_well_node_is_examined_and_taken_off() -> None:
     assert ward.facts("verify-start", SICK)
     assert ward.treatments(SICK) == []
     ward.ends_well()
+
+
+def test_a_limit_of_time_is_kept_although_the_ledger_is_deleted_and_the_lead_changes() -> None:
+    ward = Ward(store=MemoryStore(), policy=a_policy(queued_s=1800.0, approval=("REBOOT",)))
+    ward.passes(3600.0)  # so that there is a watch time to lose
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    queued = ward.until_phase(SICK, Phase.QUEUED)
+    since = ward.world.now
+    ward.passes(600.0)
+    assert isinstance(ward.run.store, MemoryStore)
+    ward.run.store.lose(Ledger, "ledger")
+    ward.crash()
+    ward.until_phase(SICK, Phase.ESCALATED)
+    assert queued.deadline is not None
+    assert ward.world.now - since <= 1800.0 + 600.0 + 120.0
+    stored = ward.run.store.get(Ledger, "ledger")
+    assert stored is not None
+    assert stored.epoch > 1

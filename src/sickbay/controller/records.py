@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
 from sickbay.controller.hands_off import LOOK_AGAIN_S, hands_off
 from sickbay.controller.view import View
+from sickbay.core import rebuild
 from sickbay.core.keeping import NOW
-from sickbay.errors import NotLeader, StoreError, Unreadable
+from sickbay.errors import AlreadyExists, NotLeader, StoreError, Unreadable
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Store, Stored
 
@@ -48,13 +49,32 @@ class Records:
         if self._view.off.ledger:
             self._do_without_ledger()
         elif stored is None:
-            self._ledger_version = self.store.create(Ledger(cluster=self.cluster, epoch=1), 1)
-            self.epoch, self.ledger = 1, Ledger(cluster=self.cluster, epoch=1)
+            self.epoch = self._last_epoch() + 1
+            self.ledger = Ledger(cluster=self.cluster, epoch=self.epoch)
+            self._ledger_version = self.store.create(self.ledger, self.epoch)
         else:
             self.epoch = max(stored.epoch, stored.value.epoch) + 1
             self.ledger = replace(stored.value, epoch=self.epoch)
             self._ledger_version = self.store.commit(self.ledger, stored.version, self.epoch)
         self._load()
+        self._catch_up()
+
+    def _last_epoch(self) -> int:
+        """As stamped on the records: a Ledger that was deleted must not let an older leader's writes in again."""
+        kinds: tuple[type[Any], ...] = (Case, Recovery, NodeRecord, Part)
+        return max((stored.epoch for kind in kinds for stored in self.store.list(kind)), default=0)
+
+    def _catch_up(self) -> None:
+        """The Ledger says no less than the records know."""
+        view = self._view
+        cases = [stored.value for stored in view.cases.values()]
+        recoveries = (stored.value for stored in view.recoveries.values())
+        passed = rebuild.watched(cases, recoveries, (stored.value for stored in view.records.values()))
+        seats = self.ledger.seats if self._view.off.ledger else rebuild.seats(self.ledger, cases)
+        caught = replace(self.ledger, watch_time=max(passed, self.ledger.watch_time), seats=seats)
+        if caught.seats != self.ledger.seats:
+            self.put_ledger(caught)
+        self.ledger = caught
 
     def _do_without_ledger(self) -> None:
         """It says who leads and who holds which place. The lead's lock still says the first; for the second, hands are
@@ -161,8 +181,18 @@ class Records:
             stored = patiently(lambda: self.store.get(Ledger, "ledger"))
         except Unreadable as error:
             raise NotLeader(f"the Ledger cannot be read any more: {error}") from error
-        if stored is None or stored.epoch > self.epoch:
+        if stored is None:
+            self._make_ledger_again()
+        elif stored.epoch > self.epoch:
             raise NotLeader("a newer controller has taken the lead")
+
+    def _make_ledger_again(self) -> None:
+        """Somebody deleted it. We know what it said; who else leads by now has made one already."""
+        try:
+            self._ledger_version = self.store.create(self.ledger, self.epoch)
+        except AlreadyExists as taken:
+            raise NotLeader("a newer controller has taken the lead") from taken
+        log.warning("the Ledger was deleted and is written again epoch=%d", self.epoch)
 
     # -- putting: seen in the view at once, written by flush
 

@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 
 from sickbay.errors import AlreadyExists
-from sickbay.model import Case, Command, NodeRecord, Pause, Phase, Recovery
+from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Phase, Recovery
 from sickbay.settings import JobPolicy, Limit, Policy, Settings
 from sickbay.sim import shape, storm
 from sickbay.sim.checkers import Judge
@@ -158,6 +158,7 @@ class Trial:
         yield lambda: self._say("examine")
         yield self._pause
         yield self._delete_record
+        yield self._delete_ledger
 
     def _on_node(self, act: Callable[[str], None]) -> None:
         names = [n.name for n in self.world.nodes.values() if n.present]
@@ -195,6 +196,10 @@ class Trial:
             gone = self.rng.choice(cases)
             self.world.note("person", gone.rpartition(".")[0], act="delete-record", case=gone)
             self.records.lose(Case, gone)
+
+    def _delete_ledger(self) -> None:
+        self.world.note("person", act="delete-ledger")
+        self.records.lose(Ledger, "ledger")
 
     def _pause(self) -> None:
         self._post(

@@ -311,6 +311,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a new case does not take an old mark over", _set("core.machine", "adopt", lambda case, mark: case)),
     Mutant("numbers begin anew after a lost store", _wrap(
         "core.triage", "next_number", lambda old: lambda record, mark="": old(record))),
+    Mutant("a deleted ledger sets watch time back", _set("core.rebuild", "watched", lambda *known: 0.0)),
+    Mutant("a deleted ledger gives places away", _set("core.rebuild", "seats", lambda ledger, cases: ledger.seats)),
     Mutant("quiet swallows a new boot", _wrap("core.quiet", "Peace.covers", _whole_fault)),
     Mutant("a person's uncordon is not noticed", _wrap("core.decide", "_was_uncordoned", _never)),
     Mutant("an uncordon is believed from an old view", _wrap("core.decide", "_was_uncordoned", _any_version)),
