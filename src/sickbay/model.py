@@ -363,6 +363,7 @@ class Case:
     record: NodeRecord | None = None  # what we remember of the node, while the case is open: one write for both
     adopts: str = ""  # our mark of a case that has no record any more: CORDON takes it over, RELEASE takes it off
     archive: Archive | None = None  # the evidence of this case, in the evidence store
+    ready: str = ""  # closed, and why its work may be evicted now: it waits for a drain's place or a person's word
 
 
 class JobPhase(StrEnum):

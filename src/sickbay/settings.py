@@ -32,7 +32,8 @@ CEILINGS: Mapping[str, frozenset[Verb]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `count` nodes and at most `percent` of the pool; the smaller counts, but never below `at_least`."""
+    """At most `count` nodes and at most `percent` of the pool; the smaller counts, but never below `at_least`. A
+    `count` or `percent` of 0 means none."""
 
     count: int = 1_000_000
     """Nodes. As good as unlimited by default, so that `percent` decides."""
@@ -63,14 +64,15 @@ class Policy:
         default_factory=lambda: {"CORDON": 20, "RESET_GPU": 20, "REBOOT": 10, "POWER_CYCLE": 6, "REPLACE": 4}
     )
     """Grants per pool in `window_s`, per verb; fewer for the rungs that cost more. Verbs left out keep their
-    default."""
+    default. 0: none. DRAIN counts drains that evict work; it is not counted unless named here."""
     window_s: float = 3600.0
     """Seconds of watch time that `per_window`, `jobs_hurt_per_window` and the breaker look back. One hour: long enough
     to see a bad change roll through a fleet, short enough to go on the same day."""
     jobs_hurt_per_window: int = 8
     """Running jobs that our drains may stop in `window_s`."""
     approval: tuple[str, ...] = ("REPLACE",)
-    """Verbs that wait for `sickbay case approve`. REPLACE by default: it cannot be undone, and capacity may be gone."""
+    """Verbs that wait for `sickbay case approve`; DRAIN: only where work would be evicted. REPLACE by default: it
+    cannot be undone, and capacity may be gone."""
     windows: tuple[str, ...] = ()
     """Maintenance windows in UTC, "Mon-Fri 02:00-05:00"; empty = always. Only `idle` faults wait for them."""
     settle_s: float = 10.0

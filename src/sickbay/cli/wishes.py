@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from sickbay.cli.sitting import Sitting
 from sickbay.cli.words import plain
-from sickbay.core import suspicion
+from sickbay.core import plan, suspicion
 from sickbay.errors import UserError
-from sickbay.model import TREATMENTS, Case, Command, Phase, Verb
+from sickbay.model import Case, Command, Phase, Verb
 
 UNTOUCHED = (Phase.SUSPECTED, Phase.WAITING)  # the node has not been touched yet
 
@@ -113,16 +113,11 @@ WISHES: dict[str, tuple[Callable[[Case], str], Callable[[Case], str]]] = {
 
 def to_approve(case: Case, approval: Collection[str], wanted: str) -> Verb:
     """What a person's approval is for: the verb named, or the first one ahead that waits for a person."""
-    ahead = [Verb.CORDON] if case.phase in UNTOUCHED else []
-    ahead += [rung.verb for rung in case.plan.rungs if case.rung is None or _force(rung.verb) > _force(case.rung)]
+    ahead = plan.ahead(case)
     words = ", ".join(verb.value for verb in ahead) or "nothing"
-    chosen = [verb for verb in ahead if (verb.value == wanted.upper() if wanted else verb.value in approval)]
+    chosen = [v for v in ahead if v.value == wanted.upper()] if wanted else plan.needs_approval(case, approval)
     if not chosen and wanted:
         raise UserError(f"{plain(wanted)} is not ahead in case {case.id}; ahead: {words}.")
     if not chosen:
         raise UserError(f"Nothing ahead in case {case.id} ({words}) waits for approval; --verb approves one anyway.")
     return chosen[0]
-
-
-def _force(verb: Verb) -> int:
-    return TREATMENTS.index(verb)

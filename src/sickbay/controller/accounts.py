@@ -23,14 +23,15 @@ PASS_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 REMEMBERED = 20_000  # resolved cases that may still relapse
 AWAITED = 1_000  # replaced machines whose successor is not there yet
 MISHAPS = ("store", "lead lost", "pass")
-ASKING = (Phase.WAITING, Phase.QUEUED)  # phases in which a case asks to be admitted
+ASKING = (Phase.WAITING, Phase.QUEUED)  # phases in which a case asks to be admitted; in HOLDING once it is ready
 LOOK_S = 10.0  # the fleet is looked over at most this often
 
 # Words of a refusal -> its reason as a label. Refusals are sentences; tests/controller/test_accounts.py makes every
 # rule of core/admit.py refuse, so that a sentence that changes is noticed.
 REASONS = (
     ("the breaker is open", "breaker"), ("approval", "approval"), ("maintenance windows", "maintenance-window"),
-    ("are out already", "max-out"), ("are being treated", "at-once"), ("our drains ", "jobs-hurt"),
+    ("are out already", "max-out"), ("are being treated", "at-once"),
+    ("may be taken out", "max-out"), ("may be treated", "at-once"), ("our drains ", "jobs-hurt"),
     (" minutes, at most ", "per-window"), ("policy.max_verb is OBSERVE", "observe-only"),
     ("the source of this verdict", "ceiling"), ("policy.per_window.", "per-window"),
 )  # fmt: skip
@@ -43,7 +44,7 @@ def reason_of(case: Case) -> str:
         return "held" if case.held else "paused"
     if not case.refusal:
         return ""
-    if case.phase not in ASKING:
+    if case.phase not in ASKING and not case.ready:
         return "platform"
     return next((reason for words, reason in REASONS if words in case.refusal), "other")
 

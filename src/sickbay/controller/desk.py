@@ -49,6 +49,9 @@ from sickbay.settings import Policy, Settings
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 4  # a node touched again by its own commit waits for the next pass after this many
+# What a case in this phase wants a place for; QUEUED: its next rung. In HOLDING only once it is ready to evict.
+QUEUES = (Phase.WAITING, Phase.QUEUED)
+ASKS = {Phase.WAITING: Verb.CORDON, Phase.HOLDING: Verb.DRAIN, Phase.QUEUED: None}
 ALIVE = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.RESTARTING})
 
 
@@ -229,7 +232,7 @@ class Desk(Asking):
     def _settle(self, name: str, case: Case | None, record: NodeRecord, ctx: Context) -> None:
         """Indexes and the next turn of this node."""
         self._owe("record", name, record.notices)
-        wants = case is not None and case.phase in (Phase.WAITING, Phase.QUEUED) and not case.factor
+        wants = case is not None and not case.factor and (case.phase in QUEUES or bool(case.ready))
         (self._wants.__setitem__(name, None) if wants else self._wants.pop(name, None))
         asks = case is not None and case.pending is not None
         self._expect(name, asks)
@@ -308,7 +311,7 @@ class Desk(Asking):
             return
         policy = self._settings.policy_for(case.pool)
         allowed = plan.allowed(case, policy, self._verbs, self._settings.ceilings)
-        verb = Verb.CORDON if case.phase is Phase.WAITING else machine.next_rung(case, allowed)
+        verb = ASKS.get(case.phase) or machine.next_rung(case, allowed)
         if case.phase is Phase.QUEUED and not self._has_settled(case, policy, now):
             return
         if case.phase is Phase.WAITING and name not in self._view.nodes:

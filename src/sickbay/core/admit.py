@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from sickbay.model import TREATMENTS, Case, Ledger, Node, Phase, Seat, Severity, Verb, When
 from sickbay.settings import Limit, Policy
 
-OUT, TREAT = "out", "treat"
+OUT, TREAT, EVICT = "out", "treat", "evict"
 AGAIN_S = 60.0
 
 
@@ -23,7 +23,7 @@ class Request:
 
     case: str
     node: str
-    kind: str  # OUT | TREAT
+    kind: str  # OUT | TREAT | EVICT
     verb: Verb
     pool: str
     rack: str
@@ -108,7 +108,7 @@ def _approval(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: f
 def _maintenance(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
     """A newcomer at its gate has no work to lose, and gets none before it was examined: it needs no window. One that is
     out for another reason may be back in a minute, and would then stay out until the window."""
-    if r.in_window or r.when is not When.IDLE or (r.kind == OUT and r.gated and not r.hurts):
+    if r.in_window or r.when is not When.IDLE or (r.kind == OUT and r.gated and not r.hurts) or r.kind == EVICT:
         return None
     return Refusal(
         f"outside the maintenance windows ({', '.join(policy.windows)}), and this fault can wait", now + AGAIN_S
@@ -119,10 +119,13 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
     """A node that is already down takes nothing away from the fleet, so it needs no free seat."""
     if r.kind != OUT or r.down:
         return None
-    for scope, limit in _scopes(r, policy):
+    for scope, setting, limit in _scopes(r, policy):
         if scope not in counts.total:
             continue
         most = room(limit, counts.total[scope])
+        if not most:
+            why = f"no node of {scope} may be taken out: policy.{setting} allows none"
+            return Refusal(why, now + AGAIN_S, full=scope)
         out = out_of_service(scope, ledger, counts) - {r.node}
         reserve = 1 if r.when is not When.NOW and most >= 2 else 0
         if len(out) + 1 > most - reserve:
@@ -133,17 +136,20 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
     return None
 
 
-def _scopes(r: Request, policy: Policy) -> list[tuple[str, Limit]]:
-    named = [("fleet", policy.max_out_fleet), (f"pool:{r.pool}", policy.max_out)]
+def _scopes(r: Request, policy: Policy) -> list[tuple[str, str, Limit]]:
+    named = [("fleet", "max_out_fleet", policy.max_out_fleet), (f"pool:{r.pool}", "max_out", policy.max_out)]
     if r.rack:
-        named.append((f"rack:{r.rack}", policy.max_out_rack))
+        named.append((f"rack:{r.rack}", "max_out_rack", policy.max_out_rack))
     if r.domain:
-        named.append((f"domain:{r.domain}", policy.max_out_domain))
+        named.append((f"domain:{r.domain}", "max_out_domain", policy.max_out_domain))
     return named
 
 
 def room(limit: Limit, total: int) -> int:
-    """The smaller of count and percent, but never below `at_least`: ten percent of five nodes is still one."""
+    """The smaller of count and percent, but never below `at_least`: ten percent of five nodes is still one. A zero that
+    somebody wrote means none."""
+    if not limit.count or not limit.percent:
+        return 0
     return max(min(limit.count, int(total * limit.percent / 100.0)), min(limit.at_least, total))
 
 
@@ -163,6 +169,8 @@ def _treat_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, no
     scope = f"pool:{r.pool}"
     most = room(policy.at_once, counts.total.get(scope, 1))
     busy = sorted({s.node for s in ledger.seats if s.kind == TREAT and s.pool == r.pool and s.case != r.case})
+    if not most:
+        return Refusal(f"no node of {scope} may be treated: policy.at_once allows none", now + AGAIN_S)
     if len(busy) + 1 <= most:
         return None
     return Refusal(
@@ -219,11 +227,20 @@ def request_of(
 ) -> Request:
     down = node is not None and (not node.ready or bool(node.others) or node.gate)
     return Request(
-        case=case.id, node=case.node, kind=TREAT if verb in TREATMENTS else OUT, verb=verb, pool=case.pool,
+        case=case.id, node=case.node, kind=_kind_of(verb), verb=verb, pool=case.pool,
         rack=node.rack if node else "", domain=node.domain if node else "", when=when, severity=severity,
         since=case.entered, down=down, hurts=alive, approved=verb in case.approved, in_window=in_window,
         gated=node is not None and node.gate,
     )  # fmt: skip
+
+
+def _kind_of(verb: Verb) -> str:
+    return EVICT if verb is Verb.DRAIN else TREAT if verb in TREATMENTS else OUT
+
+
+def counts_drains(policy: Policy) -> bool:
+    """Does a drain that evicts need a place or a person's word of its own? A cordon's place is enough where not."""
+    return Verb.DRAIN.value in policy.approval or Verb.DRAIN.value in policy.per_window
 
 
 def is_needed(seat: Seat, case: Case | None) -> bool:
@@ -232,6 +249,8 @@ def is_needed(seat: Seat, case: Case | None) -> bool:
         return False
     if seat.kind == OUT:
         return case.phase is not Phase.SUSPECTED
+    if seat.kind == EVICT:
+        return case.phase in (Phase.HOLDING, Phase.DRAINING)
     return case.phase in (Phase.REPAIRING, Phase.QUEUED) or case.unfinished is not None
 
 

@@ -7,10 +7,10 @@ Called by core/decide.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import machine, steps, suspicion
+from sickbay.core import machine, plan, steps, suspicion
 from sickbay.core.turn import Turn
 from sickbay.model import Case, Command, Event, Verb
 
@@ -54,9 +54,20 @@ def _note(turn: Turn, case: Case, command: Command, why: str = "") -> Case:
 
 
 def _approve(turn: Turn, case: Case, command: Command) -> Case:
-    verb = command.args.get("verb") or next((a for a in turn.ctx.policy.approval), "")
-    verbs = tuple(Verb(v) for v in (verb.split(",") if verb else ()) if v in Verb.__members__)
-    return replace(_note(turn, case, command), approved=(*case.approved, *verbs), retry_at=None)
+    named = [Verb(v) for v in command.args.get("verb", "").split(",") if v in Verb.__members__]
+    verbs = named or plan.needs_approval(case, turn.ctx.policy.approval)[:1]
+    if not verbs:
+        return _note(turn, case, command, "nothing ahead of it waits for approval")
+    case = _note(turn, case, command, f"{', '.join(verbs)} is approved: {command.why or 'no reason given'}")
+    return replace(_may_evict(case, verbs), approved=(*case.approved, *verbs), retry_at=None)
+
+
+def _may_evict(case: Case, verbs: Sequence[Verb]) -> Case:
+    """A drain that was under way for the empty may go on with those that are there."""
+    pending = case.pending
+    if Verb.DRAIN not in verbs or pending is None or pending.verb is not Verb.DRAIN:
+        return case
+    return replace(case, pending=replace(pending, args={**pending.args, "evict": "1"}))
 
 
 def _hold(turn: Turn, case: Case, command: Command) -> Case:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import machine, plan, suspicion, triage
+from sickbay.core import admit, machine, plan, suspicion, triage
 from sickbay.core.turn import Said, Turn, latches_of
 from sickbay.model import (
     Case,
@@ -97,13 +97,29 @@ def _holding(turn: Turn, case: Case) -> Said:
     if cleared and triage.may_clear(turn.record, case, policy, now):  # nothing is evicted for what is not there
         why = "a later observation does not show it any more; it is examined before it returns"
         return (Event.CLEARED, why) if idle else None
-    if empty or (idle and may_evict):
+    if empty:
         return (Event.READY, "nothing that makes progress runs on it")
-    if not may_evict or when is When.IDLE:
+    return _evicting(turn, case, _why_evict(turn, case, when, idle) if may_evict else None)
+
+
+def _why_evict(turn: Turn, case: Case, when: When, idle: bool) -> Said:
+    if idle:
+        return (Event.READY, "nothing that makes progress runs on it")
+    if when is When.IDLE:
         return None
     if when is When.NOW:
         return (Event.READY, "this fault cannot wait for the work on the node")
-    return _checkpointed(turn, case)
+    return (Event.READY, case.ready) if case.ready else _checkpointed(turn, case)
+
+
+def _evicting(turn: Turn, case: Case, said: Said) -> Said:
+    """Where drains are counted or need a person's word, it is noted that this one is due; then it waits for that."""
+    if said is None or not admit.counts_drains(turn.ctx.policy) or turn.s.granted:
+        turn.case = replace(case, ready="") if case.ready else turn.case
+        return said
+    pending = None if turn.outcome is not None else case.pending  # the job has answered: it is not asked again
+    turn.case = replace(turn.case or case, ready=said[1], pending=pending)
+    return None
 
 
 def _checkpointed(turn: Turn, case: Case) -> Said:

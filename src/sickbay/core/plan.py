@@ -5,10 +5,10 @@ Called when a case opens and when a new finding merges into it. Ladders are data
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sickbay.catalog import Catalog
-from sickbay.model import TREATMENTS, Case, Diagnosis, Node, Plan, Rung, Severity, Verb
+from sickbay.model import TREATMENTS, Case, Diagnosis, Node, Phase, Plan, Rung, Severity, Verb
 from sickbay.settings import CEILINGS, LEVELS, Policy
 
 FIRST_RUNG = {Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
@@ -83,3 +83,16 @@ def level(policy: Policy) -> frozenset[Verb]:
 
 def timeout_of(plan: Plan, verb: Verb) -> float:
     return next(r.timeout_s for r in plan.rungs if r.verb is verb)
+
+
+def ahead(case: Case) -> list[Verb]:
+    """What this case may still have to ask for, in the order in which it would."""
+    first = [Verb.CORDON, Verb.DRAIN] if case.phase in (Phase.SUSPECTED, Phase.WAITING) else []
+    first += [Verb.DRAIN] if case.phase in (Phase.CORDONING, Phase.HOLDING, Phase.DRAINING) else []
+    above = TREATMENTS.index(case.rung) + 1 if case.rung is not None else 0
+    return [*first, *(r.verb for r in case.plan.rungs if r.verb in TREATMENTS[above:])]
+
+
+def needs_approval(case: Case, approval: Collection[str]) -> list[Verb]:
+    """Of these, what a person has not let pass yet: the first is what it waits for now, or soonest."""
+    return [verb for verb in ahead(case) if verb.value in approval and verb not in case.approved]

@@ -48,7 +48,8 @@ def _how_to_drain(turn: Turn, case: Case) -> dict[str, str]:
     """May anybody be evicted, and whom does the next rung need gone: a reset frees GPUs, the others end all there is.
     Should a stronger rung come after all, its door refuses it and the node is drained once more."""
     allowed = plan.allowed(case, turn.ctx.policy, turn.ctx.verbs, turn.ctx.ceilings)
-    evict = Verb.DRAIN in allowed and turn.ctx.policy.evict
+    approved = Verb.DRAIN.value not in turn.ctx.policy.approval or Verb.DRAIN in case.approved
+    evict = Verb.DRAIN in allowed and turn.ctx.policy.evict and approved
     rung = None if case.examine else machine.next_rung(case, allowed)
     scope = {} if rung in (None, Verb.RESET_GPU) else {"scope": "all"}
     return {"evict": "1" if evict else "0", "case": case.id, **scope}
