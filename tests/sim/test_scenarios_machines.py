@@ -26,7 +26,6 @@ def test_a_machine_that_comes_back_with_the_same_part_is_not_replaced_for_ever(h
     assert ward.treatments(SICK).count("REPLACE") <= 2
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4.16: a mark without a record strands a node in silence")
 def test_a_mark_that_came_back_after_its_case_had_ended_is_found_and_taken_off() -> None:
     ward = Ward()
     ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")

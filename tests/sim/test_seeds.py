@@ -50,7 +50,9 @@ def test_another_seed_gives_another_trace() -> None:
 
 # -- calm from the start: nothing misbehaves, nobody interferes
 
-HARDWARE = sorted(name for name, kind in kinds().items() if kind.scope != "job" and name not in ("flood", "boot_hung"))
+HARDWARE = sorted(
+    name for name, kind in kinds().items() if kind.scope != "job" and name not in ("flood", "boot_hung", "hot_row")
+)
 UNTREATED = {"dcgm_dead", "app_fault_13_31", "job_hang"}  # a notice, the user's own, a hang: no node is to blame
 UNSEEN = {"silent_corruption"}  # nothing any light instrument shows
 NEVER = {"nvlink_down_after_boot"}

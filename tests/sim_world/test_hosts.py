@@ -31,6 +31,7 @@ SEEN = {
     "nvlink_74": {"xid.74", "smi.recovery-action-reset"},
     "nvlink_down_after_boot": {"xid.74"},
     "degrading": {"xid.92", "smi.slowdown-hw"},
+    "hot_row": {"smi.slowdown-hw"},
     "driver_hung": {"tool.timeout", "kernel.hung-task-nvidia"},
     "dcgm_dead": {"dcgm.dead"},
     "app_fault_13_31": {"xid.13", "xid.31", "xid.43"},

@@ -59,6 +59,8 @@ class Gangs:
         for name in nodes:
             world.illness.under_load(world.nodes[name], job.id)
         self.data_lost(job)
+        self.storage_lost(job)
+        self._seek_peers(job)
 
     def _pull(self, job: SimJob, lacking: Iterable[str]) -> None:
         for name in lacking:
@@ -224,6 +226,8 @@ class Gangs:
         world = self.world
         if dark:
             self._orphan(job, dark)
+        if job.waits_for == "storage":
+            self._stick(job)
         job.finish(world.now, phase, why, user_code=user_code)
         world.note("job-end", "", job=job.id, attempt=job.attempt, phase=phase.value, step=job.step(world.now), why=why)
         for name in job.nodes:
@@ -316,6 +320,56 @@ class Gangs:
             self._hang(
                 job, [rank for name in cut if not self.world.nodes[name].reachable for rank in job.ranks_on(name)]
             )
+
+    def storage_lost(self, job: SimJob) -> None:
+        """Every rank waits for the file system in D state: nothing is logged, and no signal ends one."""
+        world = self.world
+        if not world.services.is_away("storage") or not job.live or job.pace.frozen_at is not None:
+            return
+        job.settle(world.now)
+        job.pace.freeze(world.now)
+        job.life, job.waits_for = job.life + 1, "storage"
+        attempt = job.attempt
+        world.note("storage-hangs", "", job=job.id)
+        world.services.when_there("storage", lambda: self._storage_back(job, attempt))
+
+    def _storage_back(self, job: SimJob, attempt: int) -> None:
+        world = self.world
+        if job.waits_for == "storage" and job.live and job.attempt == attempt:
+            job.pace.thaw(world.now)
+            job.waits_for, job.life = "", job.life + 1
+            world.note("goes-on", "", job=job.id)
+            self._plan_ending(job)
+
+    def _stick(self, job: SimJob) -> None:
+        """Killed while it waits for storage: the ranks stay where they are until the file system answers."""
+        nodes = [
+            (node, node.boot_id) for node in map(self.world.nodes.__getitem__, dict.fromkeys(job.nodes)) if node.up
+        ]
+        for node, _ in nodes:
+            node.stuck = sorted({*node.stuck, job.id})
+        self.world.services.when_there("storage", lambda: self._unstick(job, nodes))
+
+    def _unstick(self, job: SimJob, nodes: Sequence[tuple[SimNode, str]]) -> None:
+        for node, boot in nodes:
+            if node.boot_id == boot and job.id in node.stuck:
+                node.stuck = [name for name in node.stuck if name != job.id]
+                self.world.touch(node)
+
+    def _seek_peers(self, job: SimJob) -> None:
+        """Without a subnet manager a gang that starts finds no path to its peers, and says so when its time is up."""
+        if self.world.services.is_away("subnet") and len(job.nodes) > 1 and job.pace.frozen_at is None:
+            self._hang(job, [])
+
+    def pace_again(self, job: SimJob) -> None:
+        """What slowed it may be over: as fast as the slowest of its nodes."""
+        nodes = [self.world.nodes[name] for name in job.nodes]
+        slow = any(a.effect == "slow" and not a.dormant for node in nodes for _, a in node.all_ailments())
+        if job.live and not slow and job.pace.slow != 1.0:
+            job.settle(self.world.now)
+            job.pace.change_pace(self.world.now, 1.0)
+            job.life += 1
+            self._plan_ending(job)
 
     def data_regained(self, jobs: Iterable[SimJob], rides_s: float) -> None:
         """What retransmits bridge goes on; after that communicators are broken for good."""

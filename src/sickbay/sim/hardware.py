@@ -97,6 +97,7 @@ class SimNode:
     switch: str = ""
     zone: str = ""
     kind: str = ""  # instance type
+    capacity: str = ""  # how it is paid for, where that is not a reservation
     treating: str = ""  # key of the treatment under way
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     sequence: int = 0  # of findings within this boot

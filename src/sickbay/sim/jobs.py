@@ -113,6 +113,7 @@ class SimJob:
     buggy_until: float = 0.0  # its program has a bug until its owner has mended it
     told_at: float = 0.0
     orphans: list[Orphans] = field(default_factory=list)
+    waits_for: str = ""  # a shared thing for which all its ranks wait: storage
     cut_at: float | None = None  # when a cut in the data network stopped it
     excused_s: float = 0.0  # not eligible to run: its owner was mending it, or somebody had suspended it
 
@@ -180,7 +181,7 @@ class SimJob:
         wrong = from_step if self.corrupted else None
         self.attempts.append(Attempt(attempt, nodes, from_step, now, reached=from_step, wrong_from=wrong))
         self.life += 1
-        self.cut_at = None
+        self.cut_at, self.waits_for = None, ""
         self.granted = from_step
         if self.engine:
             self.engine.start(attempt, from_step)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 #   provider  no machine is started, ended or power-cycled, and nobody says whether one runs
 #   registry  images that a node does not have cannot be had (also: no DNS): new machines have no agent, new ranks wait
 #   manager   the controller manager is dead: whoever was Ready stays Ready, nobody is evicted
-SERVICES = ("api", "provider", "registry", "manager")
+#   storage   every rank waits in D state (shared.py)
+#   subnet    no gang that starts finds its peers; those that run go on (shared.py)
+SERVICES = ("api", "provider", "registry", "manager", "storage", "subnet")
 
 
 class Services:

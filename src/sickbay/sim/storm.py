@@ -107,6 +107,36 @@ def comes_back(sky: Sky) -> None:
         sky.world.people.revive(sky.rng.choice(down))
 
 
+def storage_hangs(sky: Sky) -> None:
+    sky.world.shared.storage_hangs(sky.rng.choice((300.0, 1_800.0, 7_200.0)))
+
+
+def subnet_manager_dies(sky: Sky) -> None:
+    sky.world.shared.subnet_manager_dies(sky.rng.choice((600.0, 3_600.0)))
+
+
+def row_heats(sky: Sky) -> None:
+    rack = sky.rng.choice(sorted({n.rack for n in sky.world.nodes.values()}))
+    sky.world.shared.row_heats(sky.world.network.rack(rack), sky.rng.choice((900.0, 7_200.0)))
+
+
+def scale_in(sky: Sky) -> None:
+    """Some idle nodes go for some hours."""
+    names = sorted(sky.world.nodes)
+    sky.world.capacity.scale_in(sky.rng.sample(names, len(names) // 2)[:4], sky.rng.choice((3_600.0, 14_400.0)))
+
+
+def spot_reclaimed(sky: Sky) -> None:
+    sky.world.capacity.reclaim_spot(sky.rng.choice(sorted(sky.world.nodes)), sky.rng.choice((600.0, 7_200.0)))
+
+
+def block_ends(sky: Sky) -> None:
+    """A pool, or a third of the only one."""
+    pools = sorted({n.pool for n in sky.world.nodes.values()})
+    names = sorted(n.name for n in sky.world.nodes.values() if n.pool == sky.rng.choice(pools))
+    sky.world.capacity.block_ends(names if len(names) < 4 else names[-len(names) // 3 :], 10_800.0)
+
+
 def nothing(sky: Sky) -> None:
     """Not an event: a kind that says how the trial is built."""
 
@@ -130,6 +160,12 @@ WEATHER: Mapping[str, Kind] = {
     "marks-forgotten": Kind(0.2, 2, marks_forgotten),
     "admin-reboots": Kind(0.3, 4, admin_reboots),
     "comes-back": Kind(0.3, 6, comes_back),
+    "storage-hangs": Kind(0.2, 2, storage_hangs),
+    "subnet-manager-dies": Kind(0.15, 1, subnet_manager_dies),
+    "row-heats": Kind(0.15, 2, row_heats),
+    "scale-in": Kind(0.2, 2, scale_in),
+    "spot-reclaimed": Kind(0.2, 3, spot_reclaimed),
+    "block-ends": Kind(0.1, 1, block_ends),
     "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
 }
 
@@ -179,3 +215,4 @@ def calm(world: World) -> None:
     world.network.mend_all()
     world.services.all_back()
     world.provider.calm()
+    world.shared.calm()

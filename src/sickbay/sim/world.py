@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from sickbay.sim import accounts
+from sickbay.sim.capacity import Capacity
 from sickbay.sim.clock import Act, VirtualClock
 from sickbay.sim.faults import Ailment, rates
 from sickbay.sim.gangs import Gangs
@@ -25,6 +26,7 @@ from sickbay.sim.network import Network
 from sickbay.sim.people import People
 from sickbay.sim.provider import Provider
 from sickbay.sim.services import Services
+from sickbay.sim.shared import Shared
 from sickbay.sim.treatments import Treatments
 
 EPOCH = 1_790_000_000.0  # 2026-09-21: virtual wall time starts here
@@ -128,6 +130,7 @@ class World:
             People(self),
         )
         self.network, self.services, self.provider = Network(self), Services(self), Provider(self)
+        self.shared, self.capacity = Shared(self), Capacity(self)
         self.machines = dict(machines or {})
         self._build(nodes, spares, pools or {"default": nodes}, rack_size, domain_size, driver, image)
         self._wire(switch_size, zones)

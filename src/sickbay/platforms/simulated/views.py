@@ -47,7 +47,7 @@ def show_node(world: World, node: SimNode) -> Node:
         gpus_allocatable=node.allocatable(),
         findings=tuple(sorted(node.findings.values(), key=_worst_first)) if node.findings else (),
         last_check=world.agents.last_check(node) if world.heartbeats else 0.0,  # not told of: then it is no heartbeat
-        capacity="spare" if node.spare else "reservation",
+        capacity=node.capacity or ("spare" if node.spare else "reservation"),
         opted_out=node.opted_out,
         version=node.version,
         gpus_taken=_taken(node),
