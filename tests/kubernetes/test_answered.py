@@ -29,3 +29,18 @@ def test_only_a_write_that_is_refused_for_good_is_an_answer(error: ApiError, ver
     said = answered(error, verb)
     assert isinstance(said, means)
     assert error.said in str(said)
+
+
+RBAC = 'nodes "n1" is forbidden: User "sickbay" cannot patch resource "nodes" in API group "" at the cluster scope'
+
+
+def test_a_right_that_is_missing_is_asked_for_again_and_named_with_what_gives_it_back() -> None:
+    outcome = answered(ApiError(403, "Forbidden", RBAC, f"PATCH {NODE}"), Verb.COLLECT)
+    assert isinstance(outcome, Retry)
+    assert 'cannot patch resource "nodes"' in outcome.why
+    assert "helm upgrade" in outcome.why
+    assert "kubectl apply -f deploy/kubernetes/" in outcome.why
+
+
+def test_a_treatment_that_lacks_a_right_was_not_tried() -> None:
+    assert isinstance(answered(ApiError(403, "Forbidden", RBAC, "POST /apis/batch/v1/jobs"), Verb.REBOOT), Unguarded)

@@ -11,7 +11,7 @@ from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.objects import Anything, NodeObject
 from sickbay.model import Action, Done, Failed, Outcome, Retry
-from sickbay.platforms.kubernetes import marks, operands
+from sickbay.platforms.kubernetes import marks, operands, rights
 from sickbay.platforms.kubernetes.marks import HeldNode, Op
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.views import instance_of, show_node
@@ -49,7 +49,8 @@ def _write(site: Site, node: NodeObject, ops: list[Op], done: Done) -> Outcome |
         if error.stale or error.not_found:
             return None
         if error.refused and not error.passing:
-            return Failed(f"the API server refuses our write to {name}: {error.said}")
+            why = rights.words(error) if rights.is_missing(error) else error.said
+            return Failed(f"the API server refuses our write to {name}: {why}")
         raise
     return done
 
@@ -89,8 +90,15 @@ def release(site: Site, action: Action) -> Outcome:
         if not ops:
             return done
         if answer := _write(site, node, ops, done):
-            return answer
+            return _patient(answer)
     return Retry(BUSY_S, f"others keep changing the marks of {name}; ours is still on it")
+
+
+def _patient(answer: Outcome) -> Outcome:
+    """A cordon that fails is told at once, and core asks for it again; a release has its phase's time for that."""
+    if isinstance(answer, Failed) and rights.MISSING in answer.why:
+        return Retry(rights.AGAIN_S, answer.why)
+    return answer
 
 
 def _settled(site: Site, action: Action, node: HeldNode | None) -> Outcome | None:

@@ -14,7 +14,7 @@ from functools import partial
 
 from sickbay.errors import ApiError, Unreachable, UserError
 from sickbay.model import TREATMENTS, Action, Change, Failed, Fleet, Node, Outcome, Retry, Unguarded, Verb
-from sickbay.platforms.kubernetes import cordon, drain, groups, machines, withdrawing
+from sickbay.platforms.kubernetes import cordon, drain, groups, machines, rights, withdrawing
 from sickbay.platforms.kubernetes.collect import collect
 from sickbay.platforms.kubernetes.gangs.checkpoint import checkpoint_job
 from sickbay.platforms.kubernetes.gangs.pulse import Pulse
@@ -98,6 +98,8 @@ def answered(error: ApiError, verb: Verb) -> Outcome:
     """What an API server's refusal means for an action. A 403 is said as it is: RBAC or an admission policy."""
     if isinstance(error, Unreachable):
         return Retry(AGAIN_S, f"the API server does not answer: {error.said}")
+    if rights.is_missing(error) and verb not in (*TREATMENTS, Verb.CORDON):
+        return Retry(rights.AGAIN_S, rights.words(error))
     if error.refused and not error.passing:
         why = f"the API server refuses: {error.said}"
         return Unguarded(why) if verb in TREATMENTS else Failed(why)
