@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kubernetes.ground import NAMESPACE, controller, ground, kind_of, lifted, say, until, written
-from sickbay.controller.loop import SAVE_S
+from sickbay.controller.loop import AT_WORK_S as SAVE_S
 from sickbay.core import keeping
 from sickbay.kube import names
 from sickbay.kube.api import Api

@@ -27,8 +27,13 @@ def test_a_case_is_on_record_when_it_opens_and_when_it_ends() -> None:
     assert patience(a_case(Phase.VERIFYING), a_case(Phase.VERIFYING), ended=True) == keeping.NOW
 
 
-def test_an_examination_may_begin_unwritten() -> None:
-    assert patience(a_case(Phase.REPAIRING), a_case(Phase.VERIFYING)) == keeping.LATER_S
+def test_an_examination_is_on_record_so_that_the_next_leader_does_not_begin_its_settle_time_anew() -> None:
+    assert patience(a_case(Phase.REPAIRING), a_case(Phase.VERIFYING)) == keeping.NOW
+
+
+@pytest.mark.parametrize("phase", [Phase.WAITING, Phase.QUEUED, Phase.REPAIRING, Phase.VERIFYING])
+def test_what_a_case_waits_for_is_on_record_within_fifteen_seconds(phase: Phase) -> None:
+    assert patience(a_case(phase), a_case(phase, refusal="3 of at most 3 are out")) == keeping.SOON_S == 15.0
 
 
 def test_a_drain_may_begin_unwritten_only_where_nobody_is_moved() -> None:
@@ -67,7 +72,3 @@ def test_the_same_answers_under_new_numbers_are_worth_no_write(stored: bool) -> 
     """Of 5,000 healthy nodes seventeen speak every second: each word had been a write."""
     again = replace(a_record(), seen={"boot|agent|efa-enumeration|tool.missing|": 41})
     assert not keeping.is_worth_a_write(a_record(), again, stored=stored)
-
-
-def test_a_person_reads_soon_what_holds_up_a_drain_and_need_not_read_that_a_machine_boots() -> None:
-    assert keeping.patience_with_words(a_case(Phase.DRAINING)) < keeping.patience_with_words(a_case(Phase.REPAIRING))

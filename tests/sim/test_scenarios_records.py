@@ -9,6 +9,12 @@ from tests.sim.ward import Ward, a_policy
 SICK = "node-0005"
 
 
+class Dear(MemoryStore):
+    """A store across a network: what may wait for another write does."""
+
+    lanes, frugal = 1, True
+
+
 def test_a_gpu_lost_again_on_a_new_boot_is_taken_up_although_a_person_had_opened_the_node() -> None:
     ward = Ward()
     ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
@@ -106,3 +112,30 @@ def test_a_limit_of_time_is_kept_although_the_ledger_is_deleted_and_the_lead_cha
     stored = ward.run.store.get(Ledger, "ledger")
     assert stored is not None
     assert stored.epoch > 1
+
+
+def test_a_change_of_lead_while_a_machine_settles_does_not_begin_its_time_anew() -> None:
+    ward = Ward(store=Dear())
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.facts("treat-end", SICK))
+    booted = ward.world.now
+    ward.passes(60.0).crash(back_after=5.0)
+    ward.until(lambda: ward.facts("verify-start", SICK))
+    assert ward.world.now - booted <= 120.0 + 5.0 + 20.0  # its 120 s, the gap, and what the Ledger may be behind
+
+
+def test_the_ward_list_is_never_more_than_fifteen_seconds_behind() -> None:
+    ward = Ward(store=Dear())
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.case(SICK) is not None)
+    behind: dict[str, float] = {}
+    while ward.case(SICK) is not None:
+        ward.passes(5.0)
+        known = ward.brains[0].controller
+        held = known.view.cases.get(SICK) if known else None
+        written = ward.case(SICK)
+        if held is None or written is None:
+            continue
+        same = (held.value.phase, held.value.refusal) == (written.phase, written.refusal)
+        behind["s"] = 0.0 if same else behind.get("s", 0.0) + 5.0
+        assert behind["s"] <= 20.0, f"{written.phase} on record, {held.value.phase} in truth"

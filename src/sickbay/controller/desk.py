@@ -87,6 +87,10 @@ class Desk(Asking):
     def _ledger(self) -> Ledger:
         return self._records.ledger
 
+    def is_at_work(self) -> bool:
+        """Does time run for any case? One in the hands of a person has none."""
+        return any(case.phase is not Phase.ESCALATED for case in self._view.open_cases())
+
     # -- hearing
 
     def listen(self, now: Now) -> None:
@@ -420,7 +424,7 @@ class Desk(Asking):
             log.log(
                 logging.WARNING if held else logging.INFO, "case=%s phase=%s waits_for=%r", case.id, case.phase, words
             )
-            patience = keeping.NOW if held else keeping.patience_with_words(case)
+            patience = keeping.NOW if held else keeping.SOON_S
             self._records.put_case(case, False, (), patience=patience)
 
     def put_sent(self, owner: str, action: Action) -> None:

@@ -48,6 +48,7 @@ from sickbay.settings import Settings
 log = logging.getLogger(__name__)
 
 SAVE_S = 60.0  # watch time is on record at least this often
+AT_WORK_S = 15.0  # and so often while a case moves: what a change of lead takes of it, its settle times wait again
 LEDGER, ADMISSION = "the ledger of limits", "admission to treatment"  # as a person is told of them
 NEAR_PERIODS = 2  # a deadline nearer than this many idle periods is watched closely
 
@@ -236,7 +237,8 @@ class Controller:
 
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
-        if self._watch - self._saved_watch >= SAVE_S and not self.containment.rests("rule", LEDGER, now):
+        every = AT_WORK_S if self._desk.is_at_work() else SAVE_S
+        if self._watch - self._saved_watch >= every and not self.containment.rests("rule", LEDGER, now):
             self.records.put_ledger(replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall))
             self._saved_watch = self._watch
 

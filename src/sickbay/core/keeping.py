@@ -15,12 +15,12 @@ from sickbay.model import Case, Doubt, NodeRecord, Notice, Phase
 
 NOW = 0.0  # what a crash must not lose
 # Watch time: a phase in which nothing is done that could do harm if nobody remembered it. Longer than policy.settle_s:
-# else each case would be written once just before its next phase is.
+# else each case would be written once just before its next phase is. Also the promise to whoever reads the ward list:
+# a phase and what it waits for are never older than this.
 SOON_S = 15.0
 LATER_S = 300.0  # what the next leader would see for itself
-WORDS_S = 120.0  # what a person may have to act on: a budget that holds up a drain, a door that does not answer
 # What hardly anybody misses: that a notice was delivered (a crash meanwhile tells it twice, by the same key), or what
-# is waited for while a machine boots or is examined. Longer than that takes: it is one with the write at its end.
+# else is seen while a machine boots or is examined. Longer than that takes: it is one with the write at its end.
 RARELY_S = 900.0
 OWED_MAX = 32  # notices that one record keeps until they are delivered
 
@@ -43,10 +43,8 @@ def patience(s: NodeSlice, d: Decision) -> float:
         return LATER_S if _is_only_sight(s.record, d.record) else NOW
     if before is None or d.ended or (case.held, case.paused) != (before.held, before.paused):
         return NOW  # a hold and its end too: nobody may read "held" beside something that is being done
-    if case.phase is before.phase:  # merged from findings that still stand
-        return _at_rest(case) if case.pending == before.pending else NOW
-    if case.phase is Phase.VERIFYING:
-        return LATER_S  # as a rule it is over before, and its end is written
+    if case.phase is before.phase and case.pending == before.pending:
+        return _at_rest(case) if case.refusal == before.refusal else SOON_S  # merged from findings that still stand
     return SOON_S if _harms_nobody(s, case) else NOW
 
 
@@ -55,11 +53,6 @@ AT_WORK = frozenset({Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING})  # on 
 
 def _at_rest(case: Case) -> float:
     return RARELY_S if case.phase in AT_WORK else LATER_S
-
-
-def patience_with_words(case: Case) -> float:
-    """How long the words of a wait may go unwritten."""
-    return RARELY_S if case.phase in AT_WORK else WORDS_S
 
 
 def _harms_nobody(s: NodeSlice, case: Case) -> bool:

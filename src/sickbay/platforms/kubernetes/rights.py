@@ -13,7 +13,7 @@ AGAIN_S = 60.0  # nobody mends a role within seconds
 
 
 def is_missing(error: ApiError) -> bool:
-    """RBAC's own sentence: User "x" cannot patch resource "nodes" in API group ... (a policy that denies has others)."""
+    """RBAC's own sentence: User "x" cannot patch resource "nodes" ... (a policy that denies has other words)."""
     return error.status == 403 and " cannot " in error.said and " resource " in error.said
 
 
