@@ -48,8 +48,9 @@ def _open(turn: Turn) -> None:
         return
     latches = tuple(sorted(latches, key=lambda la: (-la.severity, la.since)))
     turn.case, turn.record = triage.open_case(
-        turn.record, node, latches, ctx.catalog, ctx.policy, now=ctx.now.watch, at=ctx.now.wall, cluster=ctx.cluster
-    )
+        turn.record, node, latches, ctx.catalog, ctx.policy, now=ctx.now.watch, at=ctx.now.wall, cluster=ctx.cluster,
+        ceilings=ctx.ceilings,
+    )  # fmt: skip
     turn.case = replace(turn.case, newcomer=all(la.fault == "newcomer" for la in latches))
     turn.fresh = ()
     _tell_doubts(turn)
@@ -93,7 +94,7 @@ def _merge(turn: Turn) -> None:
     if case is None or not turn.fresh or case.phase in machine.ENDS or case.factor or case.cancelled:
         return  # what is found while a case is let go stays latched, and opens the next one
     known = {(d.fault, d.place.device) for d in case.diagnoses}
-    merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog, turn.s.node)
+    merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog, turn.s.node, turn.ctx.ceilings)
     for d in turn.fresh:
         if (d.fault, d.place.device) not in known:
             title = turn.ctx.catalog.faults[d.fault].title

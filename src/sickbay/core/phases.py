@@ -218,7 +218,7 @@ def _verifying(turn: Turn, case: Case) -> Said:
     record = turn.record
     if turn.s.node is not None:
         record = triage.clear_by_boot(record, turn.s.node, turn.ctx.catalog)
-    event, why = triage.verify(case, record, turn.outcome.findings, turn.ctx.catalog)
+    event, why = triage.verify(case, record, turn.outcome.findings, turn.ctx.catalog, turn.ctx.ceilings)
     if event == "DONE":
         turn.record = triage.clear_verified(record, turn.outcome.findings, turn.ctx.catalog)
     return (Event(event), why)

@@ -17,19 +17,21 @@ TYPE = "instance-type"  # the factor of a node that names its profile
 
 
 def make(
-    diagnoses: Sequence[Diagnosis], catalog: Catalog, *, before: Plan | None = None, node: Node | None = None
-) -> Plan:
+    diagnoses: Sequence[Diagnosis], catalog: Catalog, *, before: Plan | None = None, node: Node | None = None,
+    ceilings: Mapping[str, frozenset[Verb]] = CEILINGS,
+) -> Plan:  # fmt: skip
     """The union of the faults' ladders, without rungs weaker than the strongest fault's first; never below `before`.
 
     How long a rung may take is the profile's word where the node's type is known: a p5 reboots for many minutes.
     """
-    ladders = [rungs for d in diagnoses if (rungs := _ladder(d, catalog))]
+    ladders = [rungs for d in diagnoses if (rungs := _ladder(d, catalog, ceilings))]
     if before is not None and before.rungs:
         ladders.append(before.rungs)
     first = max((TREATMENTS.index(rungs[0].verb) for rungs in ladders), default=0)
     longest = _longest([rung for rungs in ladders for rung in rungs])
     rungs = tuple(longest[verb] for verb in TREATMENTS[first:] if verb in longest)
-    return Plan(_timed(rungs, catalog, node), _checks(diagnoses, catalog, before))
+    heard = [d for d in diagnoses if Verb.VERIFY in ceilings.get(d.source, frozenset())]
+    return Plan(_timed(rungs, catalog, node), _checks(heard, catalog, before))
 
 
 def _timed(rungs: tuple[Rung, ...], catalog: Catalog, node: Node | None) -> tuple[Rung, ...]:
@@ -37,12 +39,14 @@ def _timed(rungs: tuple[Rung, ...], catalog: Catalog, node: Node | None) -> tupl
     return tuple(Rung(r.verb, profile.timeout_s(r)) for r in rungs) if profile is not None else rungs
 
 
-def _ladder(diagnosis: Diagnosis, catalog: Catalog) -> tuple[Rung, ...]:
-    """The fault's ladder, without rungs that are too weak for this diagnosis (a 95 on an A100 needs a reboot)."""
+def _ladder(diagnosis: Diagnosis, catalog: Catalog, ceilings: Mapping[str, frozenset[Verb]]) -> tuple[Rung, ...]:
+    """The fault's ladder, without rungs that are too weak for this diagnosis (a 95 on an A100 needs a reboot) or that
+    its source may not cause."""
     fault = catalog.faults.get(diagnosis.fault)
     if fault is None or not fault.ladder:
         return ()
-    rungs = catalog.ladders[fault.ladder]
+    ceiling = ceilings.get(diagnosis.source, frozenset())
+    rungs = tuple(r for r in catalog.ladders[fault.ladder] if r.verb in ceiling)
     least = TREATMENTS.index(FIRST_RUNG.get(diagnosis.severity, Verb.RESET_GPU))
     return tuple(r for r in rungs if TREATMENTS.index(r.verb) >= least) or rungs
 

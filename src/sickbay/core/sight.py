@@ -33,7 +33,9 @@ def take_findings(turn: Turn) -> None:
         return
     own = (*turn.s.findings, *_our_own_findings(turn, node))
     done = turn.outcome.findings if isinstance(turn.outcome, Done) else ()
-    triaged = triage.take(turn.record, node, (*node.findings, *own), turn.ctx.catalog, turn.ctx.now.watch)
+    triaged = triage.take(
+        turn.record, node, (*node.findings, *own), turn.ctx.catalog, turn.ctx.now.watch, turn.ctx.ceilings
+    )
     turn.record, turn.fresh = triaged.record, triaged.fresh
     if turn.case is None and not triaged.fresh:  # beside a diagnosis the other lines are its family
         _tell_remarks(turn, triaged.remarks)
@@ -45,7 +47,7 @@ def _take_examination(turn: Turn, node: Node, findings: tuple[Finding, ...]) -> 
     sick = tuple(f for f in findings if f.status is Status.FAILED)
     if not sick:
         return
-    triaged = triage.take(turn.record, node, sick, turn.ctx.catalog, turn.ctx.now.watch)
+    triaged = triage.take(turn.record, node, sick, turn.ctx.catalog, turn.ctx.now.watch, turn.ctx.ceilings)
     turn.record = triaged.record
     turn.fresh = (*turn.fresh, *triaged.fresh)
 

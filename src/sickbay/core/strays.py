@@ -89,7 +89,8 @@ def _open(turn: Turn, node: Node, mark: str, why: str, diagnoses: tuple[Diagnosi
     turn.record = replace(turn.record, last_n=n, uid=node.uid)
     return Case(
         id=f"{node.name}.{n}", node=node.name, uid=node.uid, pool=node.pool, diagnoses=diagnoses,
-        plan=plan.make(diagnoses, turn.ctx.catalog, node=node), phase=Phase.ESCALATED, step=0, opened_at=now.wall,
+        plan=plan.make(diagnoses, turn.ctx.catalog, node=node, ceilings=turn.ctx.ceilings),
+        phase=Phase.ESCALATED, step=0, opened_at=now.wall,
         entered=now.watch, deadline=None, cluster=turn.ctx.cluster, instance=node.instance, ours=True, adopts=mark,
         first_evidence_at=now.wall, timeline=((Phase.ESCALATED.value, now.wall),), opened_version=node.version,
         journal=(Entry(0, "OPENED", now.wall, "sickbay", why, Phase.ESCALATED.value),),

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from sickbay.catalog import Catalog
 from sickbay.core import diagnose as diagnosing
-from sickbay.core import plan, quiet, suspicion
+from sickbay.core import plan, quiet, suspicion, witness
+from sickbay.core.witness import Ceilings
 from sickbay.model import (
     TREATMENTS,
     Case,
@@ -29,7 +30,7 @@ from sickbay.model import (
     Verb,
     When,
 )
-from sickbay.settings import Policy
+from sickbay.settings import CEILINGS, Policy
 
 HUNG_AFTER = 3  # cycles in which the GPU tool did not come back (plan, section 6: silent tools)
 SEEN_MAX = 512
@@ -52,21 +53,45 @@ def sequence(finding_id: str) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def take(record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: Catalog, now: float) -> Triaged:
+def take(
+    record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: Catalog, now: float,
+    ceilings: Ceilings = CEILINGS,
+) -> Triaged:  # fmt: skip
     """Fold a node's current findings into its record. The same findings again change nothing."""
     record = _note_boot(record, node, now)
     new = [f for f in findings if f.status is not Status.OK and _is_new(record, f)]
     if not new:
-        return _clear(record, node, findings, catalog, now, ())
+        return _clear(record, node, findings, catalog, now, (), ceilings)
     record = replace(record, seen=_remember(record.seen, new, node.boot_id))
-    sick = [f for f in new if f.status in (Status.FAILED, Status.DEGRADED)]
-    diagnoses = [*diagnosing.diagnose(sick, catalog, recent=findings), *_hung(record, new, node)]
-    standing = [(la.fault, la.place.device) for la in record.latched if la.boot_id in ("", node.boot_id)]
-    treated = tuple(d for d in diagnoses if _treats(d, catalog) and not diagnosing.says_nothing_new(d, standing))
-    record = replace(record, latched=_latch(record.latched, treated, new, now))
+    treated: tuple[Diagnosis, ...] = ()
+    for said in witness.groups(new, ceilings):
+        found = _found(record, said, witness.at_least(findings, said[0].source, ceilings), node, catalog, ceilings)
+        record = replace(record, latched=_latch(record.latched, found, said, now, ceilings))
+        treated += found
     remarks = tuple(f for f in new if not _is_case_matter(f, treated))
-    triaged = _clear(record, node, findings, catalog, now, treated)
-    return replace(triaged, remarks=remarks)
+    fresh = tuple(witness.bounded(d, ceilings) for d in treated)
+    return replace(_clear(record, node, findings, catalog, now, fresh, ceilings), remarks=remarks)
+
+
+def _found(
+    record: NodeRecord, said: Sequence[Finding], recent: Sequence[Finding], node: Node, catalog: Catalog,
+    ceilings: Ceilings,
+) -> tuple[Diagnosis, ...]:  # fmt: skip
+    """What one source found that can be treated and that no witness as strong as it has told already."""
+    sick, source = [f for f in said if f.status in (Status.FAILED, Status.DEGRADED)], said[0].source
+    diagnoses = [*diagnosing.diagnose(sick, catalog, recent=recent), *_hung(record, said, node)]
+    strong = [la for la in record.latched if not _is_weaker(la, source, ceilings)]
+    standing = [(la.fault, la.place.device) for la in strong if la.boot_id in ("", node.boot_id)]
+    taken = {(la.fault, la.place.device) for la in strong if witness.outranks(la, source, ceilings)}
+    return tuple(
+        d for d in diagnoses
+        if _treats(d, catalog) and (d.fault, d.place.device) not in taken
+        and not diagnosing.says_nothing_new(d, standing)
+    )  # fmt: skip
+
+
+def _is_weaker(latch: Latch, source: str, ceilings: Ceilings) -> bool:
+    return witness.weight(latch.source, ceilings) < witness.weight(source, ceilings)
 
 
 def _note_boot(record: NodeRecord, node: Node, now: float) -> NodeRecord:
@@ -113,16 +138,19 @@ def _hung(record: NodeRecord, new: Sequence[Finding], node: Node) -> list[Diagno
 
 
 def _latch(
-    latched: tuple[Latch, ...], diagnoses: Sequence[Diagnosis], new: Sequence[Finding], now: float
+    latched: tuple[Latch, ...], diagnoses: Sequence[Diagnosis], new: Sequence[Finding], now: float, ceilings: Ceilings
 ) -> tuple[Latch, ...]:
+    """What a stronger witness says begins anew; who may cause no treatment cannot put one off by saying it again."""
     checks = {f.id: f.check for f in new}
     boots = {f.id: f.boot_id for f in new}
     kept = {(latch.fault, latch.place.device): latch for latch in latched}
     for d in diagnoses:
         old = kept.get((d.fault, d.place.device))
+        old = None if old is not None and _is_weaker(old, d.source, ceilings) else old
+        seen = now if old is None or witness.may_treat(d.source, ceilings) else old.seen
         kept[(d.fault, d.place.device)] = Latch(
             fault=d.fault, code=d.code, place=d.place, finding=d.finding, boot_id=boots.get(d.finding, ""),
-            since=old.since if old else now, seen=now, severity=max(d.severity, old.severity if old else d.severity),
+            since=old.since if old else now, seen=seen, severity=max(d.severity, old.severity if old else d.severity),
             count=(old.count if old else 0) + 1, source=d.source, part=d.part or (old.part if old else ""),
             check=checks.get(d.finding, ""), because=d.because[:3], at=old.at if old else d.at,
         )  # fmt: skip
@@ -138,10 +166,12 @@ def _worst(latched: tuple[Latch, ...]) -> tuple[Latch, ...]:
 
 def _clear(
     record: NodeRecord, node: Node, findings: Sequence[Finding], catalog: Catalog, now: float,
-    fresh: tuple[Diagnosis, ...],
+    fresh: tuple[Diagnosis, ...], ceilings: Ceilings,
 ) -> Triaged:  # fmt: skip
+    """Nobody acquits what a stronger witness has said."""
     passed = [f for f in findings if f.status is Status.OK]
-    gone = tuple(la for la in record.latched if _is_cleared(la, record, node, passed, catalog, now))
+    heard = {la: witness.at_least(passed, la.source, ceilings) for la in record.latched} if passed else {}
+    gone = tuple(la for la in record.latched if _is_cleared(la, record, node, heard.get(la, ()), catalog, now))
     if gone:
         record = replace(record, latched=tuple(la for la in record.latched if la not in gone))
     return Triaged(record, fresh, gone)
@@ -192,7 +222,9 @@ def clear_by_boot(record: NodeRecord, node: Node, catalog: Catalog) -> NodeRecor
     return replace(record, latched=kept)
 
 
-def verify(case: Case, record: NodeRecord, findings: Sequence[Finding], catalog: Catalog) -> tuple[str, str]:
+def verify(
+    case: Case, record: NodeRecord, findings: Sequence[Finding], catalog: Catalog, ceilings: Ceilings = CEILINGS
+) -> tuple[str, str]:
     """What an examination says: ("DONE"|"FAILED"|"INCONCLUSIVE", why). Only findings that answer its key are fresh."""
     key = case.pending.key if case.pending else ""
     findings = [f for f in findings if f.answers == key]
@@ -204,9 +236,13 @@ def verify(case: Case, record: NodeRecord, findings: Sequence[Finding], catalog:
             why = next((f.reason for f in findings if f.check == name), "it did not run")
             return "INCONCLUSIVE", f"{name} gave no answer: {why}"
     stays = [la for la in record.latched if not _cleared_by_pass(la, findings, catalog)]
+    stays.sort(key=lambda la: not witness.may_treat(la.source, ceilings))
     if stays:
         fault = catalog.faults[stays[0].fault]
         where = stays[0].place.device or case.node
+        if not witness.may_treat(stays[0].source, ceilings):  # a failed check would try the next rung for it
+            said = f"{stays[0].source} said {fault.title} on {where}, whose word may cause no treatment"
+            return "INCONCLUSIVE", f"all checks pass, but {said}: a person decides whether it is believed"
         return "FAILED", f"checks pass, but {fault.title} on {where} is cleared only by {fault.cleared_by}"
     return "DONE", "all checks passed: " + ", ".join(case.plan.verify_with)
 
@@ -232,14 +268,15 @@ def clear_verified(record: NodeRecord, findings: Sequence[Finding], catalog: Cat
 # --- opening and merging cases -------------------------------------------------------------------------------------
 
 
-def diagnosis_of(latch: Latch, catalog: Catalog, at: float) -> Diagnosis:
+def diagnosis_of(latch: Latch, catalog: Catalog, at: float, ceilings: Ceilings = CEILINGS) -> Diagnosis:
     fault = catalog.faults[latch.fault]
     code = catalog.code(latch.code)
     when = code.when if code is not None and code.when is not None else fault.when
-    return Diagnosis(
+    said = Diagnosis(
         latch.fault, latch.place, latch.severity, when, fault.confidence, latch.because, at,
         latch.code, latch.source, latch.part, latch.finding,
     )  # fmt: skip
+    return witness.bounded(said, ceilings)
 
 
 def openable(record: NodeRecord, catalog: Catalog, now: float) -> tuple[Latch, ...]:
@@ -256,11 +293,11 @@ def is_confirmed(latch: Latch, catalog: Catalog) -> bool:
 
 def open_case(
     record: NodeRecord, node: Node, latches: Sequence[Latch], catalog: Catalog, policy: Policy,
-    *, now: float, at: float, cluster: str,
+    *, now: float, at: float, cluster: str, ceilings: Ceilings = CEILINGS,
 ) -> tuple[Case, NodeRecord]:  # fmt: skip
     """A new case under the next number of this node. A relapse starts above the highest rung ever tried for it."""
     n = next_number(record, node.mark)
-    diagnoses = tuple(diagnosis_of(la, catalog, at) for la in latches)
+    diagnoses = tuple(diagnosis_of(la, catalog, at, ceilings) for la in latches)
     floor, why_floor = _relapse_floor(record, latches, policy, now)
     again = suspicion.relapsed(record, latches, policy.relapse_s, now)
     record = suspicion.strike(record, again, at)
@@ -268,7 +305,7 @@ def open_case(
         record = suspicion.note_kills(record, latches, [d.when for d in diagnoses], now)
     if third := suspicion.needs_a_person(record, [la.part for la in latches], now):
         floor, why_floor = Verb.POWER_CYCLE, f"; {third}"
-    made = plan.make(diagnoses, catalog, node=node)
+    made = plan.make(diagnoses, catalog, node=node, ceilings=ceilings)
     made = replace(made, verify_with=suspicion.with_deep_check(made.verify_with)) if again else made
     why = f"{catalog.faults[latches[0].fault].title}: {_quote(latches[0])}"
     case = Case(
@@ -306,12 +343,17 @@ def _relapse_floor(record: NodeRecord, latches: Sequence[Latch], policy: Policy,
     return worst.rung, f"; it is a relapse of {worst.case}, so treatment starts above {worst.rung}"
 
 
-def merge(case: Case, fresh: Sequence[Diagnosis], catalog: Catalog, node: Node | None = None) -> tuple[Case, bool]:
+def merge(
+    case: Case, fresh: Sequence[Diagnosis], catalog: Catalog, node: Node | None = None, ceilings: Ceilings = CEILINGS
+) -> tuple[Case, bool]:
     """New findings join the open case. True when they make it worse: a stronger first rung, or a sooner `when`."""
     known = {(d.fault, d.place.device): d for d in case.diagnoses}
-    known.update({(d.fault, d.place.device): d for d in fresh})
+    for d in fresh:  # the strongest witness of each stays, also where its verdict is cleared by now
+        old = known.get((d.fault, d.place.device))
+        if old is None or witness.weight(old.source, ceilings) <= witness.weight(d.source, ceilings):
+            known[d.fault, d.place.device] = d
     diagnoses = tuple(known.values())
-    made = plan.make(diagnoses, catalog, before=case.plan, node=node)
+    made = plan.make(diagnoses, catalog, before=case.plan, node=node, ceilings=ceilings)
     worse = max((d.severity for d in fresh), default=0) > max((d.severity for d in case.diagnoses), default=0)
     sooner = URGENCY[soonest(fresh)] < URGENCY[soonest(case.diagnoses)] if fresh else False
     return replace(case, diagnoses=diagnoses, plan=made), worse or sooner

@@ -12,6 +12,7 @@ from sickbay.catalog import Catalog
 from sickbay.core.admit import Refusal
 from sickbay.core.blame import BlameVerdict
 from sickbay.core.capacity import Trust
+from sickbay.core.witness import weight
 from sickbay.model import (
     Case,
     Command,
@@ -105,9 +106,11 @@ Said = tuple[Event, str] | None
 
 
 def latches_of(turn: Turn, case: Case) -> tuple[Latch, ...]:
-    """The verdicts on this node that belong to the case."""
-    faults = {d.fault for d in case.diagnoses}
-    return tuple(la for la in turn.record.latched if la.fault in faults)
+    """The verdicts on this node that belong to the case: of its strongest witnesses, for nobody else's word may keep
+    alive what they have taken back."""
+    faults, ceilings = {d.fault for d in case.diagnoses}, turn.ctx.ceilings
+    least = max((weight(d.source, ceilings) for d in case.diagnoses), default=0)
+    return tuple(la for la in turn.record.latched if la.fault in faults and weight(la.source, ceilings) >= least)
 
 
 @dataclass(frozen=True, slots=True)
