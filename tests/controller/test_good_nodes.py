@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sickbay.core.suspicion import GOOD_S
-from sickbay.model import Doubt, NodeRecord, Place
+from sickbay.model import Case, Doubt, NodeRecord, Phase, Place
 from sickbay.settings import Policy, Settings
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.run import SimRun
@@ -79,3 +79,17 @@ def test_good_hours_under_load_end_a_suspicion_in_a_running_fleet() -> None:
     ended = run.store.get(NodeRecord, "node-0000")
     assert ended is not None
     assert ended.value.doubts == ()
+
+
+def test_a_gpu_that_fails_only_under_load_ends_three_jobs_at_most_and_then_waits_for_a_person() -> None:
+    run = SimRun(World(5, 2, silent_failure=0.0, reboot_hangs=0.0), Settings(policy=Policy(max_verb="REPLACE")))
+    world = run.world
+    world.submit(JobSpec("llama", ("node-0000", "node-0001"), checkpoint_every=6, init_s=10.0))
+    run.add_brain()
+    run.run_for(400.0)
+    world.strike("load_only", "node-0001", 0, cure="never", recall=0.0, relapse_s=1_200.0)
+    run.run_for(10 * 86_400.0)
+    assert sum(f.kind == "ranks-dead" and f.detail["why"] == "load_only" for f in world.log) == 3
+    case = next(stored.value for stored in run.store.list(Case))
+    assert case.phase is Phase.ESCALATED
+    assert "has ended 3 jobs within 30 days: a person decides" in case.journal[-1].why

@@ -162,10 +162,20 @@ def test_no_more_kills_are_remembered_than_are_asked_for() -> None:
 
 def test_a_suspect_is_taken_last_and_the_least_suspected_first() -> None:
     job = a_job(nodes=("n1", "n2"))
-    doubts = {"n2": Trust(0.5, checked=True), "n3": Trust(0.2, checked=True)}
-    assert choose(job, ("n1", "n2", "n3", "n4"), (), doubts=doubts) == ("n1", "n4")
-    assert choose(job, ("n1", "n2", "n3"), (), doubts=doubts) is None
-    assert choose(job, ("n1", "n2", "n3"), (), doubts=doubts, most=2) == ("n1", "n3")
+    doubts = {"n3": Trust(0.5, checked=True), "n4": Trust(0.2, checked=True)}
+    assert choose(job, ("n1", "n3", "n4", "n5"), (), doubts=doubts, most=2) == ("n1", "n5")
+    assert choose(job, ("n1", "n3", "n4"), (), doubts=doubts) is None
+    assert choose(job, ("n1", "n3", "n4"), (), doubts=doubts, most=2) == ("n1", "n4")
+
+
+def test_suspects_on_which_a_job_has_run_are_no_reason_to_wait() -> None:
+    doubts = {n: Trust(1.0, checked=True) for n in (*GANG[:4], "s1")}
+    assert set(choose(a_job(nodes=GANG), (*GANG, "s1"), (), doubts=doubts, most=1) or ()) == set(GANG)
+    assert set(choose(a_job(nodes=GANG), (*GANG, "t1"), (), doubts=doubts, most=1) or ()) == {
+        *GANG[:3],
+        *GANG[4:],
+        "t1",
+    }
 
 
 def test_a_large_gang_takes_no_suspect_without_a_deep_check() -> None:
@@ -185,8 +195,8 @@ def test_a_large_gang_takes_one_suspect_and_one_more_for_each_long_wait() -> Non
 def waiting(suspects: int, waited_s: float) -> RecoveryPhase:
     job = a_job(JobPhase.FAILED, nodes=GANG)
     r = a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY, nodes=GANG, progressed=1_000.0)
-    doubts = {n: Trust(1.0, checked=True) for n in GANG[:suspects]}
-    s = JobSlice(job, r, good=GANG, doubts=doubts)
+    doubts = {f"s{n}": Trust(1.0, checked=True) for n in range(suspects)}
+    s = JobSlice(job, r, good=(*GANG[suspects:], *doubts), doubts=doubts)
     decided = decide_job(s, JobPolicy(), Now(1_000.0 + waited_s, WALL)).recovery
     assert decided is not None
     return decided.phase
@@ -201,7 +211,8 @@ def test_a_job_does_not_wait_for_ever_though_all_that_is_free_is_suspected() -> 
 
 def test_a_job_that_waits_says_how_many_suspects_there_are_and_how_many_it_takes() -> None:
     job, r = a_job(JobPhase.FAILED, nodes=GANG), a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY, nodes=GANG)
-    s = JobSlice(job, r, good=GANG, doubts={n: Trust(1.0, checked=True) for n in GANG[:3]})
+    doubts = {n: Trust(1.0, checked=True) for n in ("s1", "s2", "s3")}
+    s = JobSlice(job, r, good=(*GANG[3:], *doubts), doubts=doubts)
     decided = decide_job(s, JobPolicy(), Now(1_100.0, WALL)).recovery
     assert decided is not None
     assert decided.refusal == (

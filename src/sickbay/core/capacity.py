@@ -55,15 +55,16 @@ def choose(
     job: Job, good: Sequence[str], suspects: Sequence[str], need: int = 0,
     doubts: Mapping[str, Trust] | None = None, most: int = 0,
 ) -> tuple[str, ...] | None:  # fmt: skip
-    """The job's own nodes where they are good, the free good ones for the rest, and at last up to `most` that are under
-    suspicion, the least suspected first; None if there are not enough. `suspects` of this very failure are left out.
-    `need`: how many, where that is more than its own."""
+    """The job's own nodes where they are good, the free good ones for the rest, and at last those under suspicion, the
+    least suspected first: its own, on which it ran, and up to `most` others; None if there are not enough. `suspects`
+    of this very failure are left out. `need`: how many, where that is more than its own."""
     shunned, doubts = frozenset(suspects), doubts or {}
     clean = dict.fromkeys(n for n in good if n not in shunned and n not in doubts)
     wanted = [*job.nodes, *[""] * (need - len(job.nodes))]
-    last = _least_suspected([n for n in good if n not in shunned], doubts, len(wanted))[:most]
     own = frozenset(job.nodes)
-    spare = iter([*(n for n in clean if n not in own), *last])
+    last = _least_suspected([n for n in good if n not in shunned], doubts, len(wanted)) if most else []
+    others = [n for n in last if n not in own][:most]
+    spare = iter([*(n for n in clean if n not in own), *(n for n in last if n in own), *others])
     chosen = [n if n in clean else next(spare, None) for n in wanted]
     return tuple(n for n in chosen if n is not None) if None not in chosen else None
 

@@ -20,8 +20,11 @@ KILLS = 3  # jobs that one part may end within KILLS_S; then a person decides
 KILLS_S = 30 * 86_400.0
 DOUBTS_MAX = 16  # on one record: eight GPUs, the node itself, and parts that have left it
 SMALL_GANG = 8  # nodes: up to so many, a job takes suspects as it finds them; it loses little when one fails
-FIRST = 1  # suspects that a larger gang takes at once
-PATIENCE_S = 1800.0  # and one more for each time it has waited so long: the loss of one more restart, about
+FIRST = 1  # suspects, besides those it ran on, that a larger gang takes at once
+# And one more for each time it has waited so long. Four in ten suspects were truly ill (noisy, seeds from 900,000 on),
+# and one that fails costs half an hour: so ten minutes of a whole gang's waiting are about what one suspect costs. At
+# half an hour a gang that needed six of them waited for 46 % of a week.
+PATIENCE_S = 600.0
 DEEP = frozenset({"dcgm-l2", "dcgm-l4", "gpu-matmul", "nccl-allreduce"})  # checks that put a node under load
 DEEP_DEFAULT = "dcgm-l2"
 
@@ -57,7 +60,7 @@ def trusted_at(record: NodeRecord, now: float) -> float | None:
 
 
 def most_suspects(gang: int, waited_s: float) -> int:
-    """How many suspects a gang of so many nodes may take after so long a wait."""
+    """How many suspects that it did not run on a gang of so many nodes may take after so long a wait."""
     return gang if gang <= SMALL_GANG else FIRST + int(waited_s // PATIENCE_S)
 
 
