@@ -109,11 +109,17 @@ def check(
     weather: Annotated[
         str, typer.Option("--weather", help="What befalls the fleet beside faults: borne, all, none, or a,b,c.")
     ] = "borne",
+    soak: Annotated[
+        bool, typer.Option("--soak", help="Draw the very long settings too; a seed may take long.")
+    ] = False,
+    all_checkers: Annotated[
+        bool, typer.Option("--all-checkers", help="Count what is said about holes that are known and still open.")
+    ] = False,
 ) -> None:
     """Seeded runs with misbehaving doors, clocks and leaders, judged by the world's truth."""
     from sickbay.sim.check import check_seeds
 
-    raise typer.Exit(check_seeds(first, seeds, jobs, weather))
+    raise typer.Exit(check_seeds(first, seeds, jobs, weather, soak=soak, all_checkers=all_checkers))
 
 
 @app.command()

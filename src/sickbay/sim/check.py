@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
 from sickbay.errors import AlreadyExists
 from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Phase, Recovery
-from sickbay.settings import JobPolicy, Limit, Policy, Settings
 from sickbay.sim import shape, storm
-from sickbay.sim.checkers import Judge
+from sickbay.sim.checkers import ALL, PENDING, Judge
+from sickbay.sim.checkers.people import DEADLINES
+from sickbay.sim.drawn import calm_s, draw
 from sickbay.sim.run import Brain, SimRun
 from sickbay.sim.swarm import Crash, Lock, Mood, SwarmClock, SwarmLeader, SwarmPlatform, SwarmStore, pick
 from sickbay.stores.memory import MemoryStore
 
 STORM_S = 8 * 3600.0
-CALM_S = 16 * 3600.0  # longer than the longest chain of deadlines below: what has not ended by then never will
-LOOK_S, STILL_S = 3600.0, 5 * 3600.0  # nothing has moved for longer than the longest single deadline: it has ended
+LOOK_S, STILL_S = 3600.0, 5 * 3600.0  # nothing has moved for so long, nor is a deadline ahead: it has ended
+JUDGED_FROM = 200  # seeds: fewer may well leave a checker without work
 KINDS = (
     "gpu_lost_79", "gpu_lost_silent", "ecc_uncontained_95", "ecc_dbe_48", "ecc_contained_94", "row_remap_pending_63",
     "row_remap_failed_64", "sram", "gsp_119", "nvlink_74", "degrading", "load_only", "driver_hung", "dcgm_dead",
@@ -39,12 +41,18 @@ class Verdict:
     digest: str
     cases: int
     crashes: int
+    by: tuple[str, ...] = ()  # the checker behind each violation; "" for an exception that nobody contained
+    exercised: Mapping[str, int] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()  # what was drawn
+    pending: tuple[str, ...] = ()  # what checkers say that are not counted yet
 
 
 class Trial:
     """One seed: a small fleet, two gangs, two controllers, and everything that can go wrong with them."""
 
-    def __init__(self, seed: int, weather: Collection[str] = storm.BORNE) -> None:
+    def __init__(
+        self, seed: int, weather: Collection[str] = storm.BORNE, *, soak: bool = False, all_checkers: bool = False
+    ) -> None:
         self.seed, self.weather = seed, weather
         self.rng = Random(f"trial/{seed}")
         self.shape = shape.draw(seed) if storm.has(seed, "shape", weather) else shape.PLAIN
@@ -56,27 +64,17 @@ class Trial:
         self.clock = SwarmClock(self.world, self.mood)
         lock = Lock(self.world, self.mood)
         self.records = MemoryStore()
+        self.drawn = draw(seed, sorted({node.pool for node in self.world.nodes.values()}), soak=soak)
         self.run = SimRun(
-            self.world, self._settings(), store=SwarmStore(self.records, self.mood), clock=self.clock,
+            self.world, self.drawn.settings, store=SwarmStore(self.records, self.mood), clock=self.clock,
             served=SwarmStore(self.records, self.mood, lambda: self.world.services.is_away("api")),
             wrap=lambda door: SwarmPlatform(door, self.mood, self.world), leader=lambda: SwarmLeader(lock),
             progress_s=90.0,
         )  # fmt: skip
         self.lock = lock
-        self.judge = Judge(self.run)
+        self.judge = Judge(self.run, silent=frozenset() if all_checkers else frozenset(PENDING))
         self.crashes = 0
         self._orders = 0
-
-    def _settings(self) -> Settings:
-        rng = self.rng
-        policy = Policy(
-            max_verb="REPLACE", approval=("REPLACE",) if rng.random() < 0.5 else (),
-            max_out=Limit(percent=rng.choice((15.0, 30.0, 60.0)), at_least=2),
-            max_out_fleet=Limit(percent=60.0, at_least=2), max_out_rack=Limit(percent=75.0, at_least=1),
-            at_once=Limit(percent=20.0, at_least=1), breaker_failures=rng.choice((3, 1000)), quiet_s=7200.0,
-            waiting_s=rng.choice((3600.0, 14_400.0)), hold_s=14_400.0, queued_s=14_400.0,
-        )  # fmt: skip
-        return Settings(policy=policy, jobs=JobPolicy(barren_limit=rng.choice((2, 3))))
 
     def play(self) -> Verdict:
         world = self.world
@@ -88,10 +86,16 @@ class Trial:
         self._plan_storm(storm)
         self._pass(storm)
         self._calm()
-        self._settle(storm + CALM_S)
+        self._settle(storm + calm_s(self.run.settings))
         self.judge.conclude()
-        archived = list(self.run.store.history(Case, limit=10_000))
-        return Verdict(self.seed, tuple(self.judge.violations), world.digest(), len(archived), self.crashes)
+        return self.verdict(len(list(self.run.store.history(Case, limit=10_000))))
+
+    def verdict(self, cases: int = 0, *more: str) -> Verdict:
+        judge = self.judge
+        return Verdict(
+            self.seed, (*judge.violations, *more), self.world.digest(), cases, self.crashes,
+            (*judge.by, *("" for _ in more)), judge.exercised(), self.drawn.words, tuple(judge.pending),
+        )  # fmt: skip
 
     def _submit(self) -> None:
         bug = self.rng.choice((-1, -1, 700))
@@ -139,8 +143,7 @@ class Trial:
         for act in [a for a in self._acts() if rng.random() < 0.5]:
             for _ in range(rng.randint(1, 4)):
                 world.at(rng.uniform(world.now + 600, until), act)
-        if self.run.settings.policy.approval:
-            world.after(900.0, self._approve)
+        world.after(900.0, self._approve)
 
     def _strike(self, kind: str, name: str, gpu: int) -> None:
         node = self.world.nodes[name]
@@ -208,15 +211,13 @@ class Trial:
         self.world.after(3000.0, lambda: self.run.store.delete(Pause, "fleet"))
 
     def _approve(self) -> None:
-        for stored in self.run.store.list(Case):
-            case = stored.value
-            if case.phase is Phase.QUEUED and "approve" in case.refusal:
+        """People look every quarter of an hour who waits for their word, and give it: for the verb that is named."""
+        for case in [stored.value for stored in self.run.store.list(Case)]:
+            if "needs a person's approval" in case.refusal:
                 self._orders += 1
-                self._post(
-                    Command(
-                        f"order-{self._orders}", "approve", case.id, "alice", "go", self.world.now, {"verb": "REPLACE"}
-                    )
-                )
+                verb, key = case.refusal.split()[0], f"order-{self._orders}"
+                self._post(Command(key, "approve", case.id, "alice", "go", self.world.now, {"verb": verb}))
+                self.world.note("person", case.node, act="approve", by="alice", case=case.id, verb=verb)
         self.world.after(900.0, self._approve)
 
     # -- the calm
@@ -237,10 +238,16 @@ class Trial:
 
     def _settle(self, end: float) -> None:
         still, before = 0.0, self._standing()
-        while self.world.now < end and still < STILL_S:
+        while self.world.now < end and still < max(STILL_S, self._longest_wait() + 2 * LOOK_S):
             self._pass(min(end, self.world.now + LOOK_S))
             now = self._standing()
             still, before = (still + LOOK_S if now == before else 0.0), now
+
+    def _longest_wait(self) -> float:
+        """The longest deadline that an open case has ahead of it. One that waits for its job's end is at rest."""
+        phases = {(c.value.phase, c.value.pool) for c in self.run.store.list(Case)}
+        waits = [(DEADLINES[p], pool) for p, pool in phases if p in DEADLINES and p is not Phase.HOLDING]
+        return max((getattr(self.run.settings.policy_for(pool), name) for name, pool in waits), default=0.0)
 
     def _standing(self) -> tuple[object, ...]:
         """Everything that would move if anything were still to come of the storm."""
@@ -252,9 +259,11 @@ class Trial:
         return (*sorted(cases), *sorted(recoveries), *sorted(latched, key=lambda row: row[0]), *nodes, *jobs)
 
 
-def play(seed: int, weather: Collection[str] = storm.BORNE) -> Verdict:
+def play(
+    seed: int, weather: Collection[str] = storm.BORNE, *, soak: bool = False, all_checkers: bool = False
+) -> Verdict:
     """One seed, judged. An exception in the brain is a violation too."""
-    trial = Trial(seed, weather)
+    trial = Trial(seed, weather, soak=soak, all_checkers=all_checkers)
     try:
         return trial.play()
     except Exception as error:  # whatever it is, the seed that shows it is the answer
@@ -262,11 +271,11 @@ def play(seed: int, weather: Collection[str] = storm.BORNE) -> Verdict:
 
         where = traceback.extract_tb(error.__traceback__)[-1]
         words = f"{type(error).__name__}: {error} ({where.filename.rpartition('/')[2]}:{where.lineno} {where.name})"
-        return Verdict(seed, (*trial.judge.violations, words), "", 0, trial.crashes)
+        return trial.verdict(0, words)
 
 
-def verdicts(first: int, count: int, processes: int, weather: Collection[str] = storm.BORNE) -> Iterator[Verdict]:
-    seeds, one = range(first, first + count), partial(play, weather=weather)
+def verdicts(first: int, count: int, processes: int, one: Callable[[int], Verdict] = play) -> Iterator[Verdict]:
+    seeds = range(first, first + count)
     if processes <= 1:
         yield from map(one, seeds)
         return
@@ -274,23 +283,41 @@ def verdicts(first: int, count: int, processes: int, weather: Collection[str] = 
         yield from pool.map(one, seeds, chunksize=4)
 
 
-def check_seeds(first: int, count: int, processes: int, weather: str = "borne") -> int:
-    """Play the seeds, print what broke and how to see it again; 0 if nothing did."""
+def check_seeds(
+    first: int, count: int, processes: int, weather: str = "borne", *, soak: bool = False, all_checkers: bool = False
+) -> int:
+    """Play the seeds, print what broke and how to see it again; 0 if nothing did and every checker was exercised."""
     began, told, bad, cases, crashes = time.monotonic(), time.monotonic(), 0, 0, 0
-    kinds, asked = storm.asked(weather), "" if weather == "borne" else f" --weather {weather}"
-    for n, verdict in enumerate(verdicts(first, count, processes, kinds), 1):
+    exercised: Counter[str] = Counter()
+    asked = ("" if weather == "borne" else f" --weather {weather}") + " --soak" * soak
+    one = partial(play, weather=storm.asked(weather), soak=soak, all_checkers=all_checkers)
+    for n, verdict in enumerate(verdicts(first, count, processes, one), 1):
         cases, crashes = cases + verdict.cases, crashes + verdict.crashes
+        exercised.update(verdict.exercised)
         if verdict.violations:
             bad += 1
             print(f"seed {verdict.seed}: {verdict.violations[0]}" + _more(verdict))
             print(f"  replay: sickbay sim check --first {verdict.seed} --seeds 1{asked}")
+            print(f"  settings: {'; '.join(verdict.settings)}")
         if time.monotonic() - told > 2.0:
             told = time.monotonic()
             print(f"\r{n}/{count} seeds, {bad} bad", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     took = time.monotonic() - began
+    vacuous = tell_exercise(exercised, count)
     print(f"{count} seeds, {bad} bad, {cases} cases ended, {crashes} crashes survived, {took:.1f} s")
-    return 1 if bad else 0
+    return 1 if bad or (vacuous and count >= JUDGED_FROM) else 0
+
+
+def tell_exercise(exercised: Mapping[str, int], seeds: int) -> list[str]:
+    """How often each checker could have complained, and what it must reach; those that did not reach it."""
+    floors = {checker.__name__: int(checker.floor * seeds / 100) for checker in ALL}
+    vacuous = [name for name, least in floors.items() if exercised.get(name, 0) < least]
+    print("checker              exercised    at least")
+    for name, least in floors.items():
+        note = "  pending: " + PENDING[name] if name in PENDING else "  TOO FEW: it proves nothing" * (name in vacuous)
+        print(f"{name:<20} {exercised.get(name, 0):>9,}   {least:>9,}{note}")
+    return [name for name in vacuous if name not in PENDING]
 
 
 def _more(verdict: Verdict) -> str:

@@ -1,44 +1,49 @@
 """World-side invariants: judged by what truly happened (World.log, hardware), not by what the controller believes.
 
 Each checker is a small class fed every new Fact and asked once at the end. Used by sim/check.py and the tour. A checker
-must never read a counter that the controller keeps: a prototype's mutant survived because one did.
+must never read a counter that the controller keeps, nor ask core what a limit is: a prototype's mutant survived because
+one did, and a limit of the product was wrong unseen because the other did.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sickbay.model import Case
-from sickbay.sim.checkers.checker import Checker
+from sickbay.model import Case, Recovery
+from sickbay.sim.checkers.checker import Bench, Checker
+from sickbay.sim.checkers.consent import Approved, InMaintenance, PauseObeyed, WithinLevel, WorkLeftAlone
+from sickbay.sim.checkers.diary import Diary
 from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
-from sickbay.sim.checkers.nodes import (
-    Climbs,
-    EvidenceFirst,
-    ExaminedAlone,
-    LeftAsFound,
-    ReturnedWell,
-    TreatedSafely,
-    WithinLimits,
-)
+from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
+from sickbay.sim.checkers.nodes import Climbs, EvidenceFirst, ExaminedAlone, LeftAsFound, ReturnedWell, TreatedSafely
 from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, PersonObeyed, TimedFairly, ToldOnce
-from sickbay.sim.run import SimRun
 from sickbay.sim.world import Fact
 
 ALL: tuple[type[Checker], ...] = (
-    TreatedSafely, PlacedSafely, WithinLimits, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
+    TreatedSafely, PlacedSafely, WithinLimits, TreatedFewAtOnce, FewInAWindow, FewJobsHurt, Approved, WithinLevel,
+    WorkLeftAlone, InMaintenance, PauseObeyed, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
 )  # fmt: skip
+
+# Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed
+# (`sickbay sim check --all-checkers` counts it). Whoever mends the hole takes its checker out of here.
+PENDING: Mapping[str, str] = {}
 
 
 @dataclass
 class Judge:
     """Feeds facts to every checker and keeps what they complain about."""
 
-    run: SimRun
+    run: Bench
     violations: list[str] = field(default_factory=list)
+    by: list[str] = field(default_factory=list)  # the checker behind each of them
+    pending: list[str] = field(default_factory=list)  # what the checkers in PENDING say
+    silent: frozenset[str] = frozenset(PENDING)
     open: tuple[Case, ...] = ()  # as they stand after the last turn
     ended: tuple[Case, ...] = ()  # the newest that have ended
+    diary: Diary = field(default_factory=Diary)
     _read: int = 0
 
     def __post_init__(self) -> None:
@@ -50,8 +55,14 @@ class Judge:
             return
         self.open = tuple(c.value for c in self.run.store.list(Case))
         self.ended = tuple(self.run.store.history(Case, limit=12))
+        self._date()
         for checker in self.checkers:
             checker.moment()
+
+    def _date(self) -> None:
+        now = self.run.world.now
+        self.diary.note(self.open, now, self.run.clock.now())
+        self.diary.note_jobs((r.value for r in self.run.store.list(Recovery)), now)
 
     def _facts(self) -> bool:
         log, first = self.run.world.log, self._read
@@ -72,7 +83,24 @@ class Judge:
         for checker in self.checkers:
             checker.end()
 
-    def complain(self, fact: Fact | None, words: str) -> None:
+    def as_it_is(self, case: str) -> Case | None:
+        """The case as it is written now, which may be after what is being judged: its diagnoses only grow."""
+        stored = self.run.store.get(Case, case)
+        return stored.value if stored else next((c for c in self.open if c.id == case), None)
+
+    def complain(self, fact: Fact | None, words: str, by: str = "") -> None:
         t = fact.t if fact else self.run.world.now
-        hours = (t - self.run.world.clock.start) / 3600
-        self.violations.append(f"at {hours:.2f} h: {words}")
+        said = f"at {(t - self.run.world.clock.start) / 3600:.2f} h: {words}"
+        if by in self.silent:
+            self.pending.append(f"{by}: {said}")
+            return
+        self.violations.append(said)
+        self.by.append(by)
+
+    def leapt_s(self, since: float) -> float:
+        """What leaps of the monotonic clock may have added since: at most one planned sleep and one period each."""
+        loop, leaps = self.run.settings.controller, getattr(self.run.clock, "leaps", ())
+        return (loop.idle_period_s + loop.period_s) * sum(1 for at in leaps if at >= since)
+
+    def exercised(self) -> dict[str, int]:
+        return {type(checker).__name__: checker.exercised for checker in self.checkers}

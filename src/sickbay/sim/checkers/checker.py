@@ -1,18 +1,57 @@
-"""What a checker is: fed every new Fact, looked at after each turn, asked once at the end. See `Judge`."""
+"""What a checker is: fed every new Fact, looked at after each turn, asked once at the end. See `Judge`.
+
+A checker says how often it was exercised: how often something happened that it would have complained about had it been
+done wrongly. One that never is proves nothing (`floor`). It asks the world, the settings and what people wrote; it must
+never ask the brain what is right, so nothing here may import core or the controller (.importlinter holds that).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from sickbay.sim.world import Fact
+from sickbay.model import Notice, When
+from sickbay.ports import Clock, Store
+from sickbay.settings import Policy, Settings
+from sickbay.sim.world import Fact, World
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
 
+class Letters(Protocol):
+    notices: list[Notice]
+
+
+class Process(Protocol):
+    """A controller process, seen from outside."""
+
+    first_led: float | None
+
+
+class Bench(Protocol):
+    """What is judged: a world, the settings in force, and what was written and told. sim/run.py's SimRun is one."""
+
+    world: World
+    settings: Settings
+    store: Store
+
+    @property
+    def mailbox(self) -> Letters: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def brains(self) -> Sequence[Process]: ...
+
+
 class Checker:
+    floor: ClassVar[float] = 10.0  # times that 100 seeds must exercise it; fewer, and a run of many seeds fails
+
     def __init__(self, judge: Judge) -> None:
         self.judge, self.run, self.world = judge, judge.run, judge.run.world
+        self.exercised = 0
 
     def fact(self, fact: Fact) -> None:
         """One thing that truly happened."""
@@ -22,3 +61,23 @@ class Checker:
 
     def end(self) -> None:
         """After the calm."""
+
+    def expect(self, holds: bool, fact: Fact | None, words: str) -> None:
+        """The checker was exercised; a complaint if it does not hold."""
+        self.exercised += 1
+        if not holds:
+            self.complain(fact, words)
+
+    def complain(self, fact: Fact | None, words: str) -> None:
+        self.judge.complain(fact, words, by=type(self).__name__)
+
+    def policy_of(self, node: str) -> Policy:
+        return self.run.settings.policy_for(self.world.nodes[node].pool)
+
+
+URGENCY = (When.NOW, When.CHECKPOINT, When.IDLE)
+
+
+def case_of(fact: Fact) -> str:
+    """The case in whose name it was done: named, or in the action's key "{case}/{step}"."""
+    return str(fact.detail.get("case") or str(fact.detail.get("key", "")).rsplit("/", 1)[0])

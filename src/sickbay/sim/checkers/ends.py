@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase, Status
+from sickbay.settings import LEVELS
 from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.people import DEADLINES
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
@@ -30,11 +33,10 @@ class EndsOrRests(Checker):
 
     def end(self) -> None:
         cases = {c.value.node: c.value for c in self.run.store.list(Case)}
+        self.exercised += len(self._seen) + len(cases)
         for case in cases.values():
             if not self._may_stay(case):
-                self.judge.complain(
-                    None, f"{case.id} is still {case.phase} after the calm ({case.refusal or 'no reason'})"
-                )
+                self.complain(None, f"{case.id} is still {case.phase} after the calm ({case.refusal or 'no reason'})")
             self._is_closed(case)
         for name, node in self.world.nodes.items():
             if (
@@ -51,9 +53,16 @@ class EndsOrRests(Checker):
         if case.phase is Phase.ESCALATED or case.held:
             return True
         node = self.world.nodes.get(case.node)
-        if case.phase is Phase.HOLDING:
-            return node is not None and bool(node.job)
-        return case.phase is Phase.WAITING and ("out already" in case.refusal or "breaker" in case.refusal)
+        if case.phase is Phase.HOLDING and (node is None or not node.job):
+            return False
+        return self._has_time(case)
+
+    def _has_time(self, case: Case) -> bool:
+        """Its phase is not over yet, by the judge's own dates; and it says what it waits for."""
+        since = self.judge.diary.entered.get((case.id, case.step))
+        due = float(getattr(self.run.settings.policy_for(case.pool), DEADLINES[case.phase]))
+        said = bool(case.refusal) or case.phase not in (Phase.WAITING, Phase.QUEUED)
+        return said and since is not None and self.world.now - since.at <= due + SLACK_S
 
     def _is_closed(self, case: Case) -> None:
         """An escalated node is cordoned, or an open notice says why not."""
@@ -61,7 +70,7 @@ class EndsOrRests(Checker):
         if case.phase is not Phase.ESCALATED or node is None or not node.present or node.cordoned or case.factor:
             return
         if not any(n.case == case.id for n in self.run.mailbox.notices):
-            self.judge.complain(None, f"{case.id} is escalated, {case.node} is open, and nobody was told")
+            self.complain(None, f"{case.id} is escalated, {case.node} is open, and nobody was told")
 
     def _is_forgotten(self, name: str) -> None:
         if self.world.truly_healthy(name, ("nvidia-smi",)):
@@ -69,7 +78,7 @@ class EndsOrRests(Checker):
         quiet_s = self.run.settings.policy_for(self.world.nodes[name].pool).quiet_s + SLACK_S
         if self.world.now - self._left_alone.get(name, -quiet_s) >= quiet_s:
             ailing = [a.kind.name for _, a in self.world.ailing(name)]
-            self.judge.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
+            self.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
 
 
 def _marks(case: Case) -> tuple[str, str]:
@@ -83,22 +92,28 @@ class JobsMove(Checker):
         recoveries = {r.value.job: r.value for r in self.run.store.list(Recovery)}
         for job in self.world.jobs.values():
             ended = job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE, JobPhase.SUSPENDED)
-            if ended or job.live or not job.spec.managed:
+            if ended or job.live or not job.spec.managed or self._is_only_watched(job.nodes):
                 continue
             recovery = recoveries.get(job.id)
+            self.exercised += 1
             if recovery is None:
                 self._must_have_ended(job.id)
             elif recovery.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
                 self._must_lack_room(job.id, recovery)
             else:
-                self.judge.complain(None, f"{job.id} is {job.phase} and its recovery is stuck in {recovery.phase}")
+                self.complain(None, f"{job.id} is {job.phase} and its recovery is stuck in {recovery.phase}")
+
+    def _is_only_watched(self, nodes: Sequence[str]) -> bool:
+        """Jobs are stopped and restarted from DRAIN on, and only where they are looked after at all."""
+        tops = [self.policy_of(name).max_verb for name in nodes]
+        return not self.run.settings.jobs.enabled or any(LEVELS.index(t) < LEVELS.index("DRAIN") for t in tops)
 
     def _must_have_ended(self, job: str) -> None:
         ended = [r for r in self.run.store.history(Recovery, limit=1000) if r.job == job]
         if self._died_unseen(job):
             return
         if not ended or ended[0].phase is not RecoveryPhase.FAILED:
-            self.judge.complain(None, f"{job} died and nobody looks after it")
+            self.complain(None, f"{job} died and nobody looks after it")
 
     def _died_unseen(self, job: str) -> bool:
         """Dead before anybody led: nobody knows whether its owner still wants it, so it is not brought back."""
@@ -116,7 +131,7 @@ class JobsMove(Checker):
         ]  # fmt: skip
         stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
         if len(free) >= len(self.world.jobs[job].spec.nodes) and not stuck:
-            self.judge.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
+            self.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
 
     def _has_no_verdict(self, name: str) -> bool:
         stored = self.run.store.get(NodeRecord, name)

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from sickbay.model import Case
 from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.faults import kinds
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
+
+
+CORRUPTING = frozenset(name for name, kind in kinds().items() if kind.effect == "corrupt")
 
 
 class PlacedSafely(Checker):
@@ -32,8 +36,9 @@ class PlacedSafely(Checker):
         if fact.kind != "place":
             return
         job = str(d["job"])
+        self.exercised += 1
         if job in self._live:
-            self.judge.complain(fact, f"{job} attempt {d['attempt']} placed while attempt {self._live[job]} lives")
+            self.complain(fact, f"{job} attempt {d['attempt']} placed while attempt {self._live[job]} lives")
         self._live[job] = int(d["attempt"])
         if d["by"] in ("owner", "scheduler"):
             return
@@ -41,11 +46,9 @@ class PlacedSafely(Checker):
         for name in str(d["nodes"]).split(","):
             case = cases.get(name)
             if self.world.nodes[name].mark:
-                self.judge.complain(
-                    fact, f"{job} placed on {name}, which carries the mark {self.world.nodes[name].mark}"
-                )
+                self.complain(fact, f"{job} placed on {name}, which carries the mark {self.world.nodes[name].mark}")
             elif case is not None and self._was_open(case, fact):
-                self.judge.complain(fact, f"{job} placed on {name}, which has the open case {case.id}")
+                self.complain(fact, f"{job} placed on {name}, which has the open case {case.id}")
 
     def _was_open(self, case: Case, fact: Fact) -> bool:
         """Open before the placement, by the world's clock: a case that the placement itself woke is not one."""
@@ -73,8 +76,15 @@ class HealthyJobsRun(Checker):
 
     def _judge_end(self, fact: Fact, job: str) -> None:
         why = str(fact.detail["why"])
-        if why.startswith(f"stopped by {job}#") and job not in self._hurt:
-            self.judge.complain(fact, f"{job} was stopped by us at step {fact.detail['step']} while it made progress")
+        if why.startswith(f"stopped by {job}#"):
+            words = f"{job} was stopped by us at step {fact.detail['step']} while it made progress"
+            self.expect(job in self._hurt or self._never_began(fact, job), fact, words)
+
+    def _never_began(self, fact: Fact, job: str) -> bool:
+        """No step within `restarting_s` of its start: too long, whatever it was doing."""
+        attempt = next(a for a in self.world.jobs[job].attempts if a.n == fact.detail["attempt"])
+        waited = fact.t - attempt.started >= 0.9 * self.run.settings.jobs.restarting_s - 30.0
+        return waited and fact.detail["step"] == attempt.from_step
 
     def _judge_place(self, fact: Fact, job: str) -> None:
         """Did the attempt before this one complete a checkpoint of its own?"""
@@ -82,16 +92,26 @@ class HealthyJobsRun(Checker):
         fresh = any(c.attempt == last for c in self.world.jobs[job].checkpoints)
         ours = fact.detail["by"] not in ("owner", "scheduler")
         self._barren[job] = self._barren[job] + 1 if ours and not fresh else 0
-        if self._barren[job] >= self.run.settings.jobs.barren_limit:
-            self.judge.complain(fact, f"{job} was restarted {self._barren[job]} times without a new checkpoint")
+        if self._barren[job]:
+            words = f"{job} was restarted {self._barren[job]} times without a new checkpoint"
+            self.expect(self._barren[job] < self.run.settings.jobs.barren_limit, fact, words)
 
 
 class Trustworthy(Checker):
     """After memory corruption no job goes on from a checkpoint that was written after it."""
 
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._corrupted: set[str] = set()
+
     def fact(self, fact: Fact) -> None:
+        """Exercised by each restart of ours of a job that had computed wrong numbers."""
+        if fact.kind == "place" and str(fact.detail["job"]) in self._corrupted:
+            self.exercised += 1
+        if fact.kind == "ranks-dead" and fact.detail["why"] in CORRUPTING:
+            self._corrupted.add(str(fact.detail["job"]))
         if fact.kind == "corrupt-restart" and not self._was_quiet(str(fact.detail["job"])):
-            self.judge.complain(fact, f"{fact.detail['job']} went on from a corrupted checkpoint")
+            self.complain(fact, f"{fact.detail['job']} went on from a corrupted checkpoint")
 
     def _was_quiet(self, job: str) -> bool:
         """Silent corruption prints nothing: no line could have told us."""

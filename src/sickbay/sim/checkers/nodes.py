@@ -1,13 +1,12 @@
-"""What happens to nodes: treated safely, within limits, returned well, left as found, climbing, evidence first."""
+"""What happens to nodes: treated safely, returned well, left as found, climbing, evidence first."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from sickbay.core.admit import room
 from sickbay.model import Case, Phase
-from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -24,60 +23,29 @@ class TreatedSafely(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._keys: dict[str, int] = defaultdict(int)
-        self._boots: dict[str, str] = {}
 
     def fact(self, fact: Fact) -> None:
         if fact.kind != "treat-start":
             return
         key, d = str(fact.detail["key"]), fact.detail
+        self.exercised += 1
         self._keys[key] += 1
         if self._keys[key] > 1:
-            self.judge.complain(fact, f"{key} was carried out {self._keys[key]} times on {fact.node}")
+            self.complain(fact, f"{key} was carried out {self._keys[key]} times on {fact.node}")
         if d["mark"] != key.rsplit("/", 1)[0] or not d["cordoned"]:
-            self.judge.complain(fact, f"{d['verb']} of {fact.node} by {key}, but its mark is {d['mark'] or 'none'}")
+            self.complain(fact, f"{d['verb']} of {fact.node} by {key}, but its mark is {d['mark'] or 'none'}")
         if d["jobs"] != "-" and d["ready"]:
-            self.judge.complain(fact, f"{d['verb']} of {fact.node} while {d['jobs']} lives on it")
-
-
-class WithinLimits(Checker):
-    """Nodes that were in service when we closed them never exceed the limits."""
-
-    def __init__(self, judge: Judge) -> None:
-        super().__init__(judge)
-        self._taken: dict[str, str] = {}
-
-    def fact(self, fact: Fact) -> None:
-        if fact.kind != "cordon":
-            return
-        node = self.world.nodes[fact.node]
-        nodes = self.world.nodes  # a machine that its provider took away is not out by our doing
-        self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and nodes[n].present}
-        up = node.ready and not node.others and not node.gate
-        if up and self._taken.get(fact.node) != fact.detail["case"]:
-            self._taken[fact.node] = str(fact.detail["case"])
-            self._count(fact)
-
-    def _count(self, fact: Fact) -> None:
-        node, policy = self.world.nodes[fact.node], self.run.settings.policy_for(self.world.nodes[fact.node].pool)
-        scopes = (("fleet", lambda n: True, policy.max_out_fleet),
-                  ("pool", lambda n: n.pool == node.pool, policy.max_out),
-                  ("rack", lambda n: n.rack == node.rack, policy.max_out_rack))  # fmt: skip
-        for scope, belongs, limit in scopes:
-            members = [n for n in self.world.nodes.values() if belongs(n)]
-            taken = [n.name for n in members if n.name in self._taken]
-            if len(taken) > room(limit, len(members)):
-                self.judge.complain(fact, f"{len(taken)} nodes of the {scope} taken out ({', '.join(taken)}), too many")
+            self.complain(fact, f"{d['verb']} of {fact.node} while {d['jobs']} lives on it")
 
 
 class ReturnedWell(Checker):
     """A returned node passes every check it was verified with, on the truth at that moment."""
 
     def fact(self, fact: Fact) -> None:
-        if fact.kind == "release" and not fact.detail["cancel"] and not fact.detail["healthy"]:
+        if fact.kind == "release" and not fact.detail["cancel"]:
             ailing = [a.kind.name for _, a in self.world.ailing(fact.node)]
-            self.judge.complain(
-                fact, f"{fact.node} returned by {fact.detail['case']} though it has {', '.join(ailing)}"
-            )
+            words = f"{fact.node} returned by {fact.detail['case']} though it has {', '.join(ailing)}"
+            self.expect(fact.detail["healthy"], fact, words)
 
 
 class ExaminedAlone(Checker):
@@ -96,12 +64,13 @@ class ExaminedAlone(Checker):
             self._remade[fact.node] = fact.t
         if fact.kind != "verify-start":
             return
-        d, case = fact.detail, str(fact.detail["key"]).rsplit("/", 1)[0]
+        self.exercised += 1
+        d, case = fact.detail, case_of(fact)
         unseen = not d["mark"] and fact.t - self._remade.get(fact.node, float("-inf")) <= UNSEEN_S
         if d["job"] != "-":
-            self.judge.complain(fact, f"{d['key']} examined {fact.node} while {d['job']} runs on it")
+            self.complain(fact, f"{d['key']} examined {fact.node} while {d['job']} runs on it")
         if d["mark"] != case and not unseen:
-            self.judge.complain(fact, f"{d['key']} examined {fact.node}, but its mark is {d['mark'] or 'none'}")
+            self.complain(fact, f"{d['key']} examined {fact.node}, but its mark is {d['mark'] or 'none'}")
 
 
 class LeftAsFound(Checker):
@@ -117,8 +86,9 @@ class LeftAsFound(Checker):
                 continue
             self._seen.add(case.id)
             node = self.world.nodes.get(case.node)
-            if node is not None and node.mark == case.id and node.present:
-                self.judge.complain(None, f"{case.id} ended {case.phase} and left its mark on {case.node}")
+            if node is not None:
+                left = node.mark == case.id and node.present
+                self.expect(not left, None, f"{case.id} ended {case.phase} and left its mark on {case.node}")
 
 
 class Climbs(Checker):
@@ -135,10 +105,8 @@ class Climbs(Checker):
             key = (f"{self.world.nodes[fact.node].instance}/{ailment.id}", str(fact.detail["verb"]))
             self._given[key] += 1
             retried = self._retries(fact.node)
-            if self._given[key] > 3 + retried:
-                self.judge.complain(
-                    fact, f"{fact.node} got {key[1]} {self._given[key]} times for one {ailment.kind.name}"
-                )
+            words = f"{fact.node} got {key[1]} {self._given[key]} times for one {ailment.kind.name}"
+            self.expect(self._given[key] <= 3 + retried, fact, words)
 
     def _retries(self, node: str) -> int:
         """A person who says retry, examine or abort asks for it again."""
@@ -162,5 +130,6 @@ class EvidenceFirst(Checker):
                 self._visited.add(stored.value.id)
 
     def fact(self, fact: Fact) -> None:
-        if fact.kind == "treat-start" and str(fact.detail["key"]).rsplit("/", 1)[0] not in self._visited:
-            self.judge.complain(fact, f"{fact.detail['key']} treated {fact.node} before its evidence was collected")
+        if fact.kind == "treat-start":
+            words = f"{fact.detail['key']} treated {fact.node} before its evidence was collected"
+            self.expect(case_of(fact) in self._visited, fact, words)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.core import machine
 from sickbay.model import Case, Phase
-from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
+
+# The setting that bounds each phase, as docs/cases.md promises it. ESCALATED has none: a person owns it.
+DEADLINES = {
+    Phase.SUSPECTED: "suspect_s", Phase.WAITING: "waiting_s", Phase.CORDONING: "cordon_s", Phase.HOLDING: "hold_s",
+    Phase.DRAINING: "drain_s", Phase.COLLECTING: "collect_s", Phase.QUEUED: "queued_s", Phase.VERIFYING: "verify_s",
+    Phase.RETURNING: "return_s", Phase.CANCELLING: "cancel_s",
+}  # fmt: skip
 
 
 class PersonObeyed(Checker):
@@ -24,12 +30,13 @@ class PersonObeyed(Checker):
     def fact(self, fact: Fact) -> None:
         if fact.kind == "person" and fact.detail.get("act") == "uncordon":
             mark = self._case_held(fact.node)
+            self.exercised += bool(mark)
             if mark:
                 self._freed[fact.node] = mark
         if fact.kind == "cordon" and self._freed.get(fact.node) == fact.detail["case"]:
-            self.judge.complain(fact, f"{fact.detail['case']} took {fact.node} again after a person uncordoned it")
-        if fact.kind == "treat-start" and self._freed.get(fact.node) == str(fact.detail["key"]).rsplit("/", 1)[0]:
-            self.judge.complain(fact, f"{fact.detail['key']} treated {fact.node} after a person uncordoned it")
+            self.complain(fact, f"{fact.detail['case']} took {fact.node} again after a person uncordoned it")
+        if fact.kind == "treat-start" and self._freed.get(fact.node) == case_of(fact):
+            self.complain(fact, f"{fact.detail['key']} treated {fact.node} after a person uncordoned it")
 
     def _case_held(self, node: str) -> str:
         """The case that had been told its cordon was done: before that, the uncordon may have come first."""
@@ -49,15 +56,15 @@ class HoldObeyed(Checker):
 
     def fact(self, fact: Fact) -> None:
         if fact.kind in ("treat-start", "cordon", "drain"):
-            case = str(fact.detail.get("case") or str(fact.detail.get("key")).rsplit("/", 1)[0])
-            self._did.append((fact, case))
+            self._did.append((fact, case_of(fact)))
 
     def moment(self) -> None:
         """Held before this turn and still held after it: nothing may have been done in between."""
-        held = {c.value.id for c in self.run.store.list(Case) if c.value.held or c.value.paused}
+        held = {c.id for c in self.judge.open if c.held or c.paused}
+        self.exercised += len(held & self._held)
         for fact, case in self._did:
             if case in self._held and case in held:
-                self.judge.complain(fact, f"{fact.kind} of {fact.node} although {case} was held")
+                self.complain(fact, f"{fact.kind} of {fact.node} although {case} was held")
         self._held, self._did = held, []
 
 
@@ -79,20 +86,15 @@ class TimedFairly(Checker):
             if last is not None and last.event == "TIMED_OUT" and last.step == case.step:
                 self._judge(case)
 
-    def _leapt_s(self, since: float) -> float:
-        """What leaps of the monotonic clock may have added: at most one planned sleep and one period each."""
-        loop, leaps = self.run.settings.controller, getattr(self.run.clock, "leaps", ())
-        return (loop.idle_period_s + loop.period_s) * sum(1 for at in leaps if at >= since)
-
     def _judge(self, case: Case) -> None:
         before = self._entered.get((case.id, case.step - 1))
-        setting = machine.DEADLINE_OF.get(Phase(before[1])) if before else None
+        setting = DEADLINES.get(Phase(before[1])) if before else None
         if before is None or setting is None:
             return
         due = float(getattr(self.run.settings.policy_for(case.pool), setting))
         lasted = self.world.now - before[0]
-        if lasted + self._leapt_s(before[0]) < 0.9 * due - 30.0:
-            self.judge.complain(None, f"{case.id} timed out in {before[1]} after {lasted:.0f} of {due:.0f} seconds")
+        fair = lasted + self.judge.leapt_s(before[0]) >= 0.9 * due - 30.0
+        self.expect(fair, None, f"{case.id} timed out in {before[1]} after {lasted:.0f} of {due:.0f} seconds")
 
 
 class NumberedOnce(Checker):
@@ -105,16 +107,19 @@ class NumberedOnce(Checker):
     def moment(self) -> None:
         nodes = [case.node for case in self.judge.open]
         for node in sorted({n for n in nodes if nodes.count(n) > 1}):
-            self.judge.complain(None, f"{node} has {nodes.count(node)} open cases")
+            self.complain(None, f"{node} has {nodes.count(node)} open cases")
         for case in self.judge.open:
+            self.exercised += case.id not in self._opened
             first = self._opened.setdefault(case.id, case.opened_at)
             if first != case.opened_at:
-                self.judge.complain(None, f"{case.id} was used for two cases")
+                self.complain(None, f"{case.id} was used for two cases")
                 self._opened[case.id] = case.opened_at
 
 
 class ToldOnce(Checker):
     """Nobody is told the same thing over and over: one notice has one key, and a flapping node does not flood."""
+
+    floor: ClassVar[float] = 1.0
 
     def end(self) -> None:
         flaps: dict[str, int] = defaultdict(int)
@@ -122,5 +127,6 @@ class ToldOnce(Checker):
             dismissed = case.phase is Phase.DISMISSED and not case.cancelled
             flaps[case.node] += dismissed and not case.newcomer
         for node, count in flaps.items():
+            self.exercised += bool(count)
             if count > 12:
-                self.judge.complain(None, f"{node} had {count} cases that went away by themselves")
+                self.complain(None, f"{node} had {count} cases that went away by themselves")

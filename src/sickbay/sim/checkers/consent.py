@@ -1,0 +1,162 @@
+"""What people allow: approval of a verb, maintenance windows, how far a pool may be treated, evictions, pauses.
+
+All of it is read from the settings, from what people truly did (the world's log) and from the pauses they wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from sickbay.model import Pause, When
+from sickbay.settings import LEVELS
+from sickbay.settings_rules import DAYS
+from sickbay.sim.checkers.checker import Checker, case_of
+from sickbay.sim.checkers.diary import Seen, soonest
+from sickbay.sim.world import Fact
+
+if TYPE_CHECKING:
+    from sickbay.sim.checkers import Judge
+
+LATE_S = 120.0  # from a decision to the judge's look at it
+
+
+def verb_of(fact: Fact) -> str:
+    """The verb of `policy` that a fact falls under; "" for none. A drain that stops no work takes nothing away."""
+    if fact.kind == "cordon":
+        return "CORDON"
+    if fact.kind == "drain":
+        return "DRAIN" if fact.detail["job"] != "-" else ""
+    return str(fact.detail["verb"]) if fact.kind == "treat-start" else ""
+
+
+class Approved(Checker):
+    """Nothing that `policy.approval` names is done before a person has approved it for this case: every verb."""
+
+    floor: ClassVar[float] = 20.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._given: set[tuple[str, str]] = set()
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "person" and fact.detail.get("act") == "approve":
+            self._given.add((str(fact.detail["case"]), str(fact.detail["verb"])))
+        verb = verb_of(fact)
+        if verb and verb in self.policy_of(fact.node).approval:
+            case = case_of(fact)
+            words = f"{verb} of {fact.node} in {case} though nobody had approved it"
+            self.expect((case, verb) in self._given, fact, words)
+
+
+class WithinLevel(Checker):
+    """Nothing is done to a node beyond `max_verb` of its pool, and no job is stopped in a pool below DRAIN."""
+
+    floor: ClassVar[float] = 200.0
+
+    def fact(self, fact: Fact) -> None:
+        verb = verb_of(fact)
+        if verb:
+            top = self.policy_of(fact.node).max_verb
+            fits = LEVELS.index(verb) <= LEVELS.index(top)
+            self.expect(fits, fact, f"{verb} of {fact.node} though its pool's max_verb is {top}")
+        if fact.kind == "job-end" and str(fact.detail["why"]).startswith(f"stopped by {fact.detail['job']}#"):
+            self._judge_stop(fact)
+
+    def _judge_stop(self, fact: Fact) -> None:
+        attempts = self.world.jobs[str(fact.detail["job"])].attempts
+        nodes = next(a.nodes for a in attempts if a.n == fact.detail["attempt"])
+        tops = {self.policy_of(name).max_verb for name in nodes}
+        fits = all(LEVELS.index(top) >= LEVELS.index("DRAIN") for top in tops)
+        self.expect(fits, fact, f"{fact.detail['job']} was stopped though max_verb is {', '.join(sorted(tops))}")
+
+
+class WorkLeftAlone(Checker):
+    """Where `evict` is false no drain stops work."""
+
+    floor: ClassVar[float] = 0.5
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "drain" and not self.policy_of(fact.node).evict:
+            job = fact.detail["job"]
+            self.expect(job == "-", fact, f"the drain of {fact.node} stopped {job} though its pool may not evict")
+
+
+class InMaintenance(Checker):
+    """What can wait is done within the maintenance windows of its pool."""
+
+    floor: ClassVar[float] = 2.0
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind not in ("cordon", "treat-start") or self.world.nodes[fact.node].gate:
+            return
+        windows, case = self.policy_of(fact.node).windows, case_of(fact)
+        known = self.judge.as_it_is(case)
+        if not windows or known is None or soonest(known) is not When.IDLE or self.world.nodes[fact.node].stuck:
+            return
+        key = str(fact.detail.get("key", ""))
+        wall = self.run.clock.now()
+        then = self.judge.diary.granted(case, key, Seen(fact.t, wall, When.IDLE))
+        moments = (wall, wall - LATE_S, then.wall, then.wall - LATE_S)
+        words = f"{verb_of(fact)} of {fact.node} outside the maintenance windows {', '.join(windows)}"
+        self.expect(any(is_open(windows, at) for at in moments), fact, words)
+
+
+_WINDOW = re.compile(r"(?:(\w{3})(?:-(\w{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)")
+
+
+def is_open(windows: Sequence[str], wall: float) -> bool:
+    """Does one of them hold this moment? One that ends before it begins goes on past midnight."""
+    at = datetime.fromtimestamp(wall, UTC)
+    minute = at.weekday() * 1440 + at.hour * 60 + at.minute
+    return any(begin <= minute + week < end for begin, end in _spans(windows) for week in (0, 7 * 1440))
+
+
+def _spans(windows: Sequence[str]) -> list[tuple[int, int]]:
+    """Minutes of the week, begin and end; the last may reach into the next week."""
+    found = []
+    for window in windows:
+        match = _WINDOW.fullmatch(window)
+        assert match is not None, window
+        first, last, h1, m1, h2, m2 = match.groups()
+        begin, end = int(h1) * 60 + int(m1), int(h2) * 60 + int(m2)
+        end += 1440 if end <= begin else 0
+        day = DAYS.index(first) if first else 0
+        days = (DAYS.index(last or first) - day) % 7 + 1 if first else 7
+        found += [((day + n) % 7 * 1440 + begin, (day + n) % 7 * 1440 + end) for n in range(days)]
+    return found
+
+
+class PauseObeyed(Checker):
+    """From the pass that saw a pause until it ends, nothing in its scope is closed, drained or treated, and no job of
+    a paused fleet is placed by us."""
+
+    floor: ClassVar[float] = 10.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._paused: frozenset[str] = frozenset()
+        self._did: list[Fact] = []
+
+    def fact(self, fact: Fact) -> None:
+        ours = fact.kind == "place" and fact.detail["by"] not in ("owner", "scheduler")
+        if ours or fact.kind in ("cordon", "treat-start", "drain"):
+            self._did.append(fact)
+
+    def moment(self) -> None:
+        """In force before this turn and after it: nothing may have been done in between."""
+        wall = self.run.clock.now()
+        pauses = [p.value for p in self.run.store.list(Pause)]
+        active = frozenset(p.scope for p in pauses if p.until is None or wall < p.until)
+        throughout = active & self._paused
+        self.exercised += len(throughout) * bool(self.judge.open)
+        for fact in self._did if throughout else ():
+            scopes = {"fleet", f"node:{fact.node}", f"pool:{self._pool(fact)}"} & throughout
+            if scopes:
+                self.expect(False, fact, f"{fact.kind} of {fact.node or fact.detail['job']} while {scopes} is paused")
+        self._paused, self._did = active, []
+
+    def _pool(self, fact: Fact) -> str:
+        return self.world.nodes[fact.node].pool if fact.node else ""

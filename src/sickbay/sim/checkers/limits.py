@@ -1,0 +1,158 @@
+"""How much at once: nodes out of service, nodes under treatment, grants and hurt jobs in a window.
+
+Each limit is worked out here from the settings' own words and counted on the world: no number comes from the brain.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from sickbay.model import When
+from sickbay.settings import Limit
+from sickbay.sim.checkers.checker import Checker, case_of
+from sickbay.sim.checkers.diary import Seen, soonest
+from sickbay.sim.hardware import SimNode
+from sickbay.sim.world import Fact
+
+if TYPE_CHECKING:
+    from sickbay.sim.checkers import Judge
+
+DATED_S = 120.0  # how far the judge's date of a decision may be off: two turns
+
+
+def most_of(limit: Limit, total: int) -> int:
+    """At most `count` and at most `percent`, the smaller; but `at_least`, for ten percent of five nodes is still one.
+    A share of nothing at all is none."""
+    share = min(limit.count, int(total * limit.percent / 100.0))
+    return max(share, min(limit.at_least, total)) if limit.percent > 0 else 0
+
+
+class WithinLimits(Checker):
+    """Nodes that were in service when we closed them never exceed `max_out`, `max_out_fleet`, `max_out_rack` and
+    `max_out_domain`."""
+
+    floor: ClassVar[float] = 200.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._taken: dict[str, str] = {}
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind != "cordon":
+            return
+        node = self.world.nodes[fact.node]
+        nodes = self.world.nodes  # a machine that its provider took away is not out by our doing
+        self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and nodes[n].present}
+        up = node.ready and not node.others and not node.gate
+        if up and self._taken.get(fact.node) != fact.detail["case"]:
+            self._taken[fact.node] = str(fact.detail["case"])
+            self._count(fact, node)
+
+    def _count(self, fact: Fact, node: SimNode) -> None:
+        policy = self.policy_of(fact.node)
+        scopes: list[tuple[str, Callable[[SimNode], bool], Limit]] = [
+            ("fleet", lambda n: True, policy.max_out_fleet),
+            ("pool", lambda n: n.pool == node.pool, policy.max_out),
+            ("rack", lambda n: n.rack == node.rack, policy.max_out_rack),
+        ]
+        if node.domain:
+            scopes.append(("domain", lambda n: n.domain == node.domain, policy.max_out_domain))
+        for scope, belongs, limit in scopes:
+            members = [n for n in self.world.nodes.values() if belongs(n)]
+            taken = [n.name for n in members if n.name in self._taken]
+            fits = len(taken) <= most_of(limit, len(members))
+            self.expect(fits, fact, f"{len(taken)} nodes of the {scope} taken out ({', '.join(taken)}), too many")
+
+
+class TreatedFewAtOnce(Checker):
+    """Nodes of a pool under treatment at the same time never exceed `at_once`."""
+
+    floor: ClassVar[float] = 100.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._treated: dict[str, str] = {}  # node -> key
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "treat-end" and self._treated.get(fact.node) == fact.detail["key"]:
+            del self._treated[fact.node]
+        if fact.kind == "person" and fact.detail["act"] == "terminate":
+            self._treated.pop(fact.node, None)
+        if fact.kind == "treat-start":
+            self._treated[fact.node] = str(fact.detail["key"])
+            self._count(fact)
+
+    def _count(self, fact: Fact) -> None:
+        pool = {n.name for n in self.world.nodes.values() if n.pool == self.world.nodes[fact.node].pool}
+        busy, most = sorted(pool & set(self._treated)), most_of(self.policy_of(fact.node).at_once, len(pool))
+        words = f"{len(busy)} nodes are treated at the same time ({', '.join(busy)}), at most {most}"
+        self.expect(len(busy) <= most, fact, words)
+
+
+class _Windowed(Checker):
+    """Counts what was done, each dated twice: when it was allowed and when it happened. Only what lies within the
+    window by both counts, for a call may come late and a decision may be old."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._done: dict[str, list[tuple[float, float]]] = defaultdict(list)
+
+    def count(self, fact: Fact, name: str, window_s: float, key: str = "") -> int:
+        now = Seen(fact.t, self.run.clock.now(), When.NOW)
+        allowed = self.judge.diary.granted(case_of(fact), key, now).at
+        self._done[name].append((allowed, fact.t))
+        least = window_s - DATED_S - self.judge.leapt_s(fact.t - window_s)
+        return sum(1 for a, d in self._done[name] if allowed - a < least and fact.t - d < least)
+
+
+class FewInAWindow(_Windowed):
+    """Cordons and treatments of a pool within `window_s` never exceed `per_window` of their verb; 0 means none."""
+
+    floor: ClassVar[float] = 200.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._closed: dict[str, str] = {}
+
+    def fact(self, fact: Fact) -> None:
+        verb = "CORDON" if fact.kind == "cordon" else str(fact.detail.get("verb", ""))
+        node = self.world.nodes.get(fact.node)
+        if fact.kind not in ("cordon", "treat-start") or node is None or not self._took(fact, node):
+            return
+        policy = self.policy_of(fact.node)
+        most = policy.per_window.get(verb)
+        if most is not None:
+            key = str(fact.detail.get("key", ""))
+            made = self.count(fact, f"{node.pool}/{verb}", policy.window_s, key)
+            words = f"{made} {verb} in pool {node.pool} within {policy.window_s / 60:.0f} minutes, at most {most}"
+            self.expect(made <= most, fact, words)
+
+    def _took(self, fact: Fact, node: SimNode) -> bool:
+        """A node that was out already takes no place by being closed, nor one that its own case closes again."""
+        if fact.kind != "cordon":
+            return True
+        case, first = str(fact.detail["case"]), fact.node not in self._closed
+        again = self._closed.get(fact.node) == case
+        self._closed[fact.node] = case
+        return node.ready and not node.others and not node.gate and (first or not again)
+
+
+class FewJobsHurt(_Windowed):
+    """Jobs that our drains stop for faults that could have waited never exceed `jobs_hurt_per_window`."""
+
+    floor: ClassVar[float] = 10.0
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind != "drain" or fact.detail["job"] == "-":
+            return
+        case = self.judge.as_it_is(case_of(fact))
+        at_first = self.judge.diary.taken.get(case_of(fact))
+        if case is None or soonest(case) is not When.CHECKPOINT or (at_first and at_first.when is not When.CHECKPOINT):
+            return
+        policy = self.policy_of(fact.node)
+        hurt = self.count(fact, "fleet", policy.window_s)
+        most = policy.jobs_hurt_per_window
+        words = f"our drains stopped {hurt} jobs within {policy.window_s / 60:.0f} minutes, at most {most}"
+        self.expect(hurt <= most, fact, words)

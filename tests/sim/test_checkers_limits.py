@@ -1,0 +1,222 @@
+"""The checkers of limits and of people's consent complain when they must, and hold their peace when they need not.
+
+The world is driven by hand; no brain runs. See test_checkers.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sickbay.model import Action, Case, Diagnosis, Pause, Phase, Place, Severity, Verb, When
+from sickbay.settings import LEVELS, Limit
+from sickbay.sim.checkers.consent import is_open
+from sickbay.sim.checkers.limits import most_of
+from tests.builders import a_case
+from tests.sim.ward import Ward, a_policy, names
+
+MONDAY = 1_789_948_800.0  # 2026-09-21 00:00 UTC
+
+
+def unwatched(**policy: Any) -> Ward:
+    return Ward(brains=0, policy=a_policy(**policy))
+
+
+def asks(ward: Ward, verb: Verb, node: str, **args: str) -> None:
+    ward.run.platform.perform(Action(f"{node}.1/2", verb, Place(node), args))
+
+
+def treats(ward: Ward, node: str, verb: Verb = Verb.REBOOT, step: int = 7) -> None:
+    asks(ward, Verb.CORDON, node)
+    ward.world.treatments.begin(f"{node}.1/{step}", verb, ward.world.nodes[node])
+
+
+def keeps(ward: Ward, node: str, when: When) -> Case:
+    found = Diagnosis("x", Place(node), Severity.RESET, when, 0.9, ("why",), 0.0, "xid.63", "agent")
+    case = replace(a_case(Phase.CORDONING, node=node, id=f"{node}.1"), diagnoses=(found,))
+    ward.run.store.create(case)
+    ward.judge.look()
+    return case
+
+
+def complaints(ward: Ward, by: str) -> list[str]:
+    ward.judge.look()
+    return [said for said, who in zip(ward.judge.violations, ward.judge.by, strict=True) if who == by]
+
+
+# -- how much at once
+
+
+@pytest.mark.parametrize(
+    ("limit", "total", "most"),
+    [
+        (Limit(percent=10.0, at_least=2), 5, 2),
+        (Limit(percent=10.0, at_least=2), 64, 6),
+        (Limit(count=4, at_least=0), 64, 4),
+        (Limit(count=0, at_least=0), 64, 0),
+        (Limit(percent=0.0, at_least=1), 64, 0),
+        (Limit(percent=50.0, at_least=1), 1, 1),
+    ],
+)
+def test_what_a_limit_lets_through(limit: Limit, total: int, most: int) -> None:
+    assert most_of(limit, total) == most
+
+
+def test_more_nodes_of_one_domain_are_taken_than_the_limit_allows() -> None:
+    ward = Ward(brains=0, policy=a_policy(max_out_domain=Limit(count=1, at_least=0)), domain_size=2)
+    for name in ("node-0000", "node-0002"):
+        asks(ward, Verb.CORDON, name)
+    assert complaints(ward, "WithinLimits") == []
+    asks(ward, Verb.CORDON, "node-0001")
+    assert "2 nodes of the domain taken out" in complaints(ward, "WithinLimits")[0]
+
+
+def test_more_nodes_are_treated_at_once_than_the_limit_allows() -> None:
+    ward = unwatched(at_once=Limit(count=1, at_least=0))
+    treats(ward, "node-0001")
+    ward.passes(3600.0)
+    treats(ward, "node-0002")
+    assert complaints(ward, "TreatedFewAtOnce") == []
+    treats(ward, "node-0003")
+    assert "2 nodes are treated at the same time (node-0002, node-0003)" in complaints(ward, "TreatedFewAtOnce")[0]
+
+
+def test_a_verb_is_used_more_often_in_a_window_than_allowed() -> None:
+    ward = unwatched(per_window={"REBOOT": 1})
+    treats(ward, "node-0001")
+    ward.passes(3700.0)
+    treats(ward, "node-0002")
+    assert complaints(ward, "FewInAWindow") == []
+    ward.passes(600.0)
+    treats(ward, "node-0003")
+    assert "2 REBOOT in pool default within 60 minutes, at most 1" in complaints(ward, "FewInAWindow")[0]
+
+
+@pytest.mark.parametrize("verb", LEVELS[3:])
+def test_a_verb_is_used_though_none_is_allowed(verb: str) -> None:
+    ward = unwatched(per_window={verb: 0})
+    treats(ward, "node-0001", Verb(verb))
+    assert f"1 {verb} in pool default" in complaints(ward, "FewInAWindow")[0]
+
+
+def test_more_nodes_are_closed_in_a_window_than_allowed_where_each_was_in_service() -> None:
+    ward = unwatched(per_window={"CORDON": 1})
+    ward.world.people.cordon("node-0001")
+    for name in names(1, 2):
+        asks(ward, Verb.CORDON, name)
+    assert complaints(ward, "FewInAWindow") == []
+    asks(ward, Verb.CORDON, "node-0003")
+    assert "2 CORDON in pool default" in complaints(ward, "FewInAWindow")[0]
+
+
+@pytest.mark.parametrize(("when", "complained"), [(When.CHECKPOINT, True), (When.NOW, False)])
+def test_a_drain_stops_a_job_though_none_may_be_hurt_for_what_could_wait(when: When, complained: bool) -> None:
+    ward = unwatched(jobs_hurt_per_window=0)
+    ward.submit("llama", ("node-0001",))
+    keeps(ward, "node-0001", when)
+    asks(ward, Verb.CORDON, "node-0001")
+    asks(ward, Verb.DRAIN, "node-0001")
+    assert bool(complaints(ward, "FewJobsHurt")) == complained
+
+
+# -- what people allow
+
+
+def approve(ward: Ward, node: str, verb: str) -> None:
+    ward.world.note("person", node, act="approve", by="alice", case=f"{node}.1", verb=verb)
+
+
+def does(ward: Ward, verb: str) -> None:
+    node = "node-0001"
+    if verb == "CORDON":
+        asks(ward, Verb.CORDON, node)
+    elif verb == "DRAIN":
+        ward.submit("llama", (node,))
+        asks(ward, Verb.CORDON, node)
+        asks(ward, Verb.DRAIN, node)
+    else:
+        treats(ward, node, Verb(verb))
+
+
+@pytest.mark.parametrize("verb", LEVELS[1:])
+def test_a_verb_that_needs_approval_is_done_without(verb: str) -> None:
+    ward = unwatched(approval=(verb,))
+    does(ward, verb)
+    assert f"{verb} of node-0001 in node-0001.1 though nobody had approved it" in complaints(ward, "Approved")[0]
+
+
+@pytest.mark.parametrize("verb", LEVELS[1:])
+def test_a_verb_that_needs_approval_is_done_after_a_person_gave_it(verb: str) -> None:
+    ward = unwatched(approval=(verb,))
+    approve(ward, "node-0001", verb)
+    does(ward, verb)
+    assert complaints(ward, "Approved") == []
+
+
+@pytest.mark.parametrize("verb", LEVELS[1:])
+def test_a_verb_beyond_the_level_of_the_pool_is_used(verb: str) -> None:
+    ward = unwatched(max_verb=LEVELS[LEVELS.index(verb) - 1])
+    does(ward, verb)
+    assert f"{verb} of node-0001 though its pool's max_verb is" in complaints(ward, "WithinLevel")[0]
+
+
+def test_a_job_is_stopped_in_a_pool_that_is_not_to_be_drained() -> None:
+    ward = unwatched(max_verb="CORDON")
+    job = ward.submit("llama")
+    ward.passes(1200.0)
+    ward.world.gangs.stop(job, "llama#1.3")
+    assert "llama was stopped though max_verb is CORDON" in complaints(ward, "WithinLevel")[0]
+
+
+def test_the_policy_of_a_pool_counts_for_its_own_nodes_only() -> None:
+    ward = unwatched()
+    ward.run.settings = replace(ward.run.settings, pools={"other": a_policy(max_verb="OBSERVE")})
+    ward.world.nodes["node-0002"].pool = "other"
+    asks(ward, Verb.CORDON, "node-0001")
+    assert complaints(ward, "WithinLevel") == []
+    asks(ward, Verb.CORDON, "node-0002")
+    assert len(complaints(ward, "WithinLevel")) == 1
+
+
+def test_work_is_evicted_where_it_may_not_be() -> None:
+    ward = unwatched(evict=False)
+    ward.submit("llama", ("node-0001",))
+    asks(ward, Verb.CORDON, "node-0001")
+    asks(ward, Verb.DRAIN, "node-0001")
+    assert "stopped llama though its pool may not evict" in complaints(ward, "WorkLeftAlone")[0]
+
+
+@pytest.mark.parametrize(("when", "complained"), [(When.IDLE, True), (When.CHECKPOINT, False)])
+def test_what_can_wait_is_done_outside_the_maintenance_windows(when: When, complained: bool) -> None:
+    ward = unwatched(windows=("Sun 03:00-04:00",))
+    keeps(ward, "node-0001", when)
+    asks(ward, Verb.CORDON, "node-0001")
+    assert bool(complaints(ward, "InMaintenance")) == complained
+
+
+@pytest.mark.parametrize(
+    ("window", "hours", "opened"),
+    [
+        ("02:00-05:00", 3, True),
+        ("02:00-05:00", 5, False),
+        ("Mon 22:00-02:00", 25, True),
+        ("Mon 22:00-02:00", 1, False),
+        ("Sun 22:00-02:00", 1, True),
+        ("Fri-Mon 00:00-23:59", 12, True),
+        ("Fri-Mon 00:00-23:59", 36, False),
+    ],
+)
+def test_when_a_window_is_open(window: str, hours: float, opened: bool) -> None:
+    assert is_open((window,), MONDAY + hours * 3600.0) == opened
+
+
+@pytest.mark.parametrize(("scope", "complained"), [("fleet", True), ("pool:default", True), ("node:node-0009", False)])
+def test_a_node_is_closed_while_hands_are_off_it(scope: str, complained: bool) -> None:
+    ward = unwatched()
+    ward.run.store.create(Pause(scope, "alice", "change freeze", 0.0))
+    ward.world.note("tick")
+    ward.judge.look()
+    asks(ward, Verb.CORDON, "node-0001")
+    assert bool(complaints(ward, "PauseObeyed")) == complained
