@@ -53,7 +53,7 @@ class Trial:
     def __init__(
         self, seed: int, weather: Collection[str] = storm.BORNE, *, soak: bool = False, all_checkers: bool = False
     ) -> None:
-        self.seed, self.weather = seed, weather
+        self.seed, self.weather, self.soak = seed, weather, soak
         self.rng = Random(f"trial/{seed}")
         self.shape = shape.draw(seed) if storm.has(seed, "shape", weather) else shape.PLAIN
         self.world = self.shape.build(
@@ -86,7 +86,7 @@ class Trial:
         self._plan_storm(storm)
         self._pass(storm)
         self._calm()
-        self._settle(storm + calm_s(self.run.settings))
+        self._settle(storm + calm_s(self.run.settings, soak=self.soak))
         self.judge.conclude()
         return self.verdict(len(list(self.run.store.history(Case, limit=10_000))))
 

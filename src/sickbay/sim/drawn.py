@@ -231,11 +231,12 @@ CHAIN = (
     "return_s",
 )
 REST_S = 4 * 3600.0  # treatments themselves, and what follows from the first case
-LONGEST_CALM_S = 60 * 3600.0
+LONGEST_CALM_S, SOAKED_CALM_S = 16 * 3600.0, 60 * 3600.0
 
 
-def calm_s(settings: Settings) -> float:
-    """Long enough for one case to run into every deadline on its way; what is longer than two days is for soaking."""
+def calm_s(settings: Settings, *, soak: bool = False) -> float:
+    """Long enough for one case to run into every deadline on its way. Waits of a day and more are sat out by a soak
+    only; elsewhere the judge lets a case wait as long as its deadline is ahead."""
     policies = (settings.policy, *settings.pools.values())
     chain: float = max(sum(getattr(policy, name) for name in CHAIN) + policy.quiet_s for policy in policies)
-    return min(LONGEST_CALM_S, chain + REST_S)
+    return min(SOAKED_CALM_S if soak else LONGEST_CALM_S, chain + REST_S)

@@ -94,7 +94,8 @@ class InMaintenance(Checker):
             return
         windows, case = self.policy_of(fact.node).windows, case_of(fact)
         known = self.judge.as_it_is(case)
-        if not windows or known is None or soonest(known) is not When.IDLE or self.world.nodes[fact.node].stuck:
+        stuck = self.world.nodes[fact.node].stuck or fact.detail.get("stuck", "-") != "-"
+        if not windows or known is None or soonest(known) is not When.IDLE or stuck:
             return
         key = str(fact.detail.get("key", ""))
         wall = self.run.clock.now()
