@@ -54,7 +54,9 @@ class EndsOrRests(Checker):
             return True
         node = self.world.nodes.get(case.node)
         if case.phase is Phase.HOLDING and (node is None or not node.job):
-            return False
+            since = self.judge.diary.entered.get((case.id, case.step))
+            settle_s = self.run.settings.policy_for(case.pool).settle_s
+            return since is not None and self.world.now - since.at <= settle_s + SLACK_S
         return self._has_time(case)
 
     def _has_time(self, case: Case) -> bool:

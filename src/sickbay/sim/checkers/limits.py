@@ -24,9 +24,9 @@ DATED_S = 120.0  # how far the judge's date of a decision may be off: two turns
 
 def most_of(limit: Limit, total: int) -> int:
     """At most `count` and at most `percent`, the smaller; but `at_least`, for ten percent of five nodes is still one.
-    A share of nothing at all is none."""
+    A zero that somebody wrote means none."""
     share = min(limit.count, int(total * limit.percent / 100.0))
-    return max(share, min(limit.at_least, total)) if limit.percent > 0 else 0
+    return max(share, min(limit.at_least, total)) if limit.percent and limit.count else 0
 
 
 class WithinLimits(Checker):
@@ -142,7 +142,7 @@ class FewInAWindow(_Windowed):
 class FewJobsHurt(_Windowed):
     """Jobs that our drains stop for faults that could have waited never exceed `jobs_hurt_per_window`."""
 
-    floor: ClassVar[float] = 10.0
+    floor: ClassVar[float] = 3.0
 
     def fact(self, fact: Fact) -> None:
         if fact.kind != "drain" or fact.detail["job"] == "-":
