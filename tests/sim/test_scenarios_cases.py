@@ -257,3 +257,13 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
 @pytest.mark.parametrize(("scenario", "removed"), [(s, r) for s, _, r in RULES], ids=[words for _, words, _ in RULES])
 def test_a_scenario_notices_when_its_rule_is_taken_away(scenario: Callable[[], None], removed: Removed) -> None:
     notices(scenario, removed)
+
+
+def test_a_case_that_may_only_be_watched_is_not_looked_at_many_times_a_second_however_short_the_window() -> None:
+    ward = Ward(policy=a_policy(max_verb="OBSERVE", window_s=0.1))
+    ward.world.strike("gpu_lost_79", "node-0003", 1)
+    ward.until_phase("node-0003", Phase.WAITING)
+    turns: list[float] = []
+    ward.run.on_turn.append(lambda: turns.append(ward.world.now))
+    ward.passes(600.0)
+    assert len(turns) < 120

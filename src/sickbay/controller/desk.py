@@ -321,7 +321,7 @@ class Desk(Asking):
         if case.phase is Phase.WAITING and name not in self._view.nodes:
             return  # an object that is not there can be given no mark: it comes back, or its machine is gone
         if verb is Verb.CORDON and Verb.CORDON not in allowed:
-            refused[case.id] = admission.Refusal(_why_not(policy), now.watch + policy.window_s)
+            refused[case.id] = admission.Refusal(_why_not(policy), now.watch + max(policy.window_s, admission.AGAIN_S))
         elif verb is not None:
             try:
                 requests.append(self._request(case, verb, policy, now))

@@ -182,7 +182,7 @@ def _window(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: flo
     most = policy.per_window.get(r.verb.value)
     if most == 0:
         why = f"policy.per_window.{r.verb} is 0: no {r.verb} is made in pool {r.pool} until that is raised"
-        return Refusal(why, now + policy.window_s)
+        return Refusal(why, now + max(policy.window_s, AGAIN_S))
     grants = recent(ledger, f"{r.pool}/{r.verb}", policy, now)
     if most is None or (r.down and r.kind == OUT) or len(grants) < most:
         return None

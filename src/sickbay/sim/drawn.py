@@ -36,15 +36,8 @@ def text(value: Any) -> str:
 
 
 # What breaks the brain today, by value, with the reason. Nobody draws it until it is mended; then its line goes.
-_NONE = "a limit of 0 % still lets one node through (issue 4, hole 6)"
-_DRAIN = "accepted and ignored (issue 4, hole 6)"
 _TOLD = "the simulated platform tells steps every 90 seconds: what is shorter calls every job stalled"
 SPARED: Mapping[tuple[str, str], str] = {
-    **{(f"policy.{name}", '"0%"'): _NONE for name in ("max_out", "at_once", "max_out_fleet")},
-    ("policy.per_window", "{ DRAIN = 0 }"): _DRAIN,
-    ("policy.approval", '["DRAIN"]'): _DRAIN,
-    ("policy.approval", text(list(ACTS))): _DRAIN,
-    ("policy.per_window", "{ DRAIN = 1 }"): _DRAIN,
     ("jobs.stall_s", "0.1"): _TOLD,
     ("jobs.stall_s", "30"): _TOLD,
 }
