@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sickbay.core.decide import wake_at
-from sickbay.model import Done, Failed, Phase, Unguarded, Verb
+from sickbay.model import Archive, Done, Failed, Phase, Unguarded, Verb
 from tests.builders import a_case, a_context, a_latch, a_node, a_policy, a_record, an_action
 from tests.core.bedside import Bedside
 
@@ -232,3 +234,19 @@ def test_a_silent_node_is_asked_to_drain_before_it_is_called_unreachable() -> No
     assert wake_at(bed.case, bed.record, a_context(bed.now, bed.policy)) == pytest.approx(entered + 60.0)
     assert bed.waits(1.0).phase is Phase.COLLECTING
     assert "nothing there can answer" in bed.why
+
+
+def test_what_was_collected_is_known_by_its_digest_and_a_later_failure_does_not_forget_it() -> None:
+    kept = Archive("n1.1-4-00000000.tar.gz", "0" * 64, 10)
+    bed = Bedside().finds("xid.79").until(Phase.COLLECTING).answers(Done("10 bytes are kept", archive=kept))
+    assert bed.case.archive == kept
+    again = Bedside(replace(bed.case, phase=Phase.COLLECTING, pending=an_action(Verb.COLLECT)), node=bed.node)
+    again.answers(Done("the node says nothing any more"))
+    assert again.case.archive == kept
+
+
+def test_evidence_that_is_not_kept_holds_up_no_treatment() -> None:
+    bed = Bedside().finds("xid.79").until(Phase.COLLECTING).answers(Failed("the evidence store is full"))
+    assert bed.phase is Phase.QUEUED
+    assert "the evidence store is full" in bed.case.journal[-1].why
+    assert bed.grants().phase is Phase.REPAIRING

@@ -181,3 +181,16 @@ def test_a_simulated_host_is_collected_like_a_real_one(tmp_path: Path) -> None:
     files, _ = collected(SimHost(world, node), tmp_path)  # type: ignore[arg-type]
     assert b"fallen off the bus" in files["kernel.log"]
     assert b"Unable to determine the device handle" in files["nvidia-smi/q.txt"]
+
+
+def test_an_archive_has_at_most_as_many_bytes_as_it_may_and_says_what_was_cut(tmp_path: Path) -> None:
+    """It travels in a pod's log, which a kubelet turns over: NVIDIA's report, which is the longest, is cut first."""
+    random = hashlib.shake_256(b"report").digest(3 << 20)
+    host = sick()
+    host.report = b"\x1f\x8b" + random
+    path = evidence.collect(host, tmp_path, key="k", findings=[LOST], gpus=[GPU], at=5.0, most_packed=1 << 20)
+    assert 900_000 < path.stat().st_size <= 1 << 20
+    files, manifest = collected(host, tmp_path, most_packed=1 << 20)
+    cut = {row["wanted"] for row in manifest["files"] if row["truncated"]}
+    assert {"nvidia-bug-report.log.gz"} <= cut
+    assert b"line 2999" in files["kernel.log"]

@@ -22,9 +22,13 @@ from sickbay.platforms.kubernetes import parcel
 from sickbay.platforms.kubernetes.collect import collect
 from sickbay.platforms.kubernetes.platform import answered as answer_to
 from sickbay.platforms.kubernetes.site import Site
+from sickbay.stores.kubernetes import KubernetesStore
 from testbed.cluster import Cluster
+from tests.builders import a_case
+from tests.cli.builders import run_command
 from tests.kubernetes.conftest import Nodes
 from tests.kubernetes.gangs.log_server import LogServer
+from tests.kubernetes.shelf import install_crds
 from tests.kubernetes.ward import a_site, asked, machines, the_jobs
 
 
@@ -85,9 +89,31 @@ def answered(site: Site, nodes: Nodes, logs: LogServer, tmp_path: Path) -> Itera
     logs.serve(site.api, name)
     with machines(site.api, [name], tmp_path) as kubelet:
         logs.logs = kubelet.logs
-        asked(lambda: collect(replace(site, evidence=None), collecting(name)))
+        asked(lambda: collect(replace(site, evidence=FolderEvidence(tmp_path / "first")), collecting(name)))
         (pod,) = kubelet.logs
         yield name, pod
+
+
+def test_a_ticket_is_made_of_a_case_in_the_cluster_and_its_archive(
+    cluster: Cluster, api: Api, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the case's name alone: which archive, says its record on the API server; where archives are, the settings."""
+    install_crds(cluster)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as out:
+        out.addfile(tarfile.TarInfo("kernel.log"))
+    kept = FolderEvidence(tmp_path / "volume").put(name_of("gpu-17.3/4"), packed.getvalue())
+    KubernetesStore(api, namespace, "default").create(a_case(id="gpu-17.3", node="gpu-17", archive=kept), epoch=1)
+    config = tmp_path / "sickbay.toml"
+    config.write_text(
+        f'store = "kubernetes"\n[kubernetes]\nkubeconfig = "{cluster.kubeconfig}"\nnamespace = "{namespace}"\n'
+        f'[evidence]\nfolder = "{tmp_path / "volume"}"\n'
+    )
+    target = tmp_path / "ticket.tar.gz"
+    done = run_command(capsys, "evidence", "gpu-17.3", "-o", str(target), "--config", str(config))
+    assert "1 collected files" in done.out, done
+    with tarfile.open(target) as ticket:
+        assert sorted(ticket.getnames()) == ["collected/kernel.log", "ticket.txt", "timeline.txt"]
 
 
 def test_an_archive_that_was_changed_on_its_way_is_not_kept(

@@ -266,6 +266,9 @@ def test_a_job_that_says_why_it_did_not_reboot_is_heard(ward: Ward, monkeypatch:
 # --- our rights -------------------------------------------------------------------------------------------------------
 
 
+LISTS = {"list_objects_v2": "s3:ListBucket"}  # the one call that is not named as its right
+
+
 def test_the_policy_allows_exactly_the_calls_that_we_make() -> None:
     policy = json.loads((ROOT / "deploy/aws/iam-policy.json").read_text())
     allowed: set[str] = set()
@@ -276,13 +279,15 @@ def test_the_policy_allows_exactly_the_calls_that_we_make() -> None:
     for file in (ROOT / "src/sickbay/platforms/kubernetes/machines").glob("*.py"):
         for service, method in re.findall(r"aws\.(ec2|autoscaling)\.([a-z_]+)\(", file.read_text()):
             called.add(f"{service}:{''.join(word.capitalize() for word in method.split('_'))}")
+    asked = re.findall(r'_asked\("([a-z0-9_]+)"', (ROOT / "src/sickbay/evidence/s3.py").read_text())
+    called |= {LISTS.get(name, f"s3:{''.join(word.capitalize() for word in name.split('_'))}") for name in asked}
     assert allowed == called
 
 
 def test_what_disrupts_is_bound_to_nodes_of_this_cluster() -> None:
     policy = json.loads((ROOT / "deploy/aws/iam-policy.json").read_text())
     for statement in policy["Statement"]:
-        disrupts = [action for action in statement["Action"] if not re.search(r"Describe|Publish", action)]
+        disrupts = [action for action in statement["Action"] if not re.search(r"Describe|Publish|^s3:", action)]
         if disrupts and isinstance(statement["Action"], list):
             assert "aws:ResourceTag/kubernetes.io/cluster/CLUSTER_NAME" in statement["Condition"]["StringEquals"]
 

@@ -55,24 +55,21 @@ class ControllersEvidence:
         """From whichever controller has it."""
         api, space = self._opened(self._settings), self._settings.kubernetes.namespace
         try:
-            pods = [pod.metadata.name for pod in api.list(names.pods(space), PodObject, labelSelector=OURS)]
-            said = [self._asked(api, names.pod(space, pod), archive) for pod in pods]
+            return checked(archive, self._found(api, space, archive))
         except ApiError as error:
-            raise EvidenceError(
-                f"the API server does not show the controllers in namespace {space}: {error}"
-            ) from error
+            raise EvidenceError(f"the controllers in namespace {space} are not shown: {error}") from error
         finally:
             api.close()
-        found = next((data for data in said if isinstance(data, bytes)), None)
-        if found is None:
-            raise EvidenceError(_nowhere(archive, space, [str(why) for why in said]))
-        return checked(archive, found)
 
-    def _asked(self, api: Api, pod: str, archive: Archive) -> bytes | str:
-        try:
-            return api.request("GET", f"{pod}/proxy{page_of(archive)}")[:MOST]
-        except ApiError as error:
-            return f"{pod.rpartition('/')[2]}: {error.said[:200]}"
+    def _found(self, api: Api, space: str, archive: Archive) -> bytes:
+        said = []
+        for pod in api.list(names.pods(space), PodObject, labelSelector=OURS):
+            try:
+                page = f"{names.pod(space, pod.metadata.name)}/proxy{page_of(archive)}"
+                return api.request("GET", page)[:MOST]
+            except ApiError as error:
+                said.append(f"{pod.metadata.name}: {error.said.strip()[:200]}")
+        raise EvidenceError(_nowhere(archive, space, said))
 
 
 def _nowhere(archive: Archive, space: str, said: list[str]) -> str:

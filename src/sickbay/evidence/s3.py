@@ -104,6 +104,6 @@ def client_of(settings: EvidenceSettings) -> Any:
         from botocore.config import Config  # type: ignore[import-untyped]
     except ImportError as missing:
         raise UserError("evidence.store s3 needs boto3: pip install 'sickbay[aws]'") from missing
-    config = Config(connect_timeout=3, read_timeout=8, retries={"max_attempts": 2})
+    config = Config(connect_timeout=3, read_timeout=4, retries={"total_max_attempts": 2, "mode": "standard"})
     region, endpoint = settings.region or None, settings.endpoint or None
     return boto3.Session().client("s3", region_name=region, endpoint_url=endpoint, config=config)

@@ -109,7 +109,7 @@ class SimRun:
         self.world, self.settings = world, settings
         self.catalog = catalog or load()
         self.store: Store = store or MemoryStore()
-        self._served = served or self.store  # the same records as its controllers reach them: not while the API is away
+        self._served = served  # the same records as its controllers reach them: not while the API is away
         self.platform = SimulatedPlatform(world, evidence=evidence, progress_s=progress_s)
         self._door: Platform = wrap(self.platform) if wrap else self.platform
         self.mailbox = Mailbox()
@@ -124,7 +124,7 @@ class SimRun:
 
     def _controller(self) -> Controller:
         return Controller(
-            self._door, self._served, self.catalog, self.settings, self.clock, self._leader(),
+            self._door, self._served or self.store, self.catalog, self.settings, self.clock, self._leader(),
             Outbox([self.mailbox]), InlineCrew(),
         )  # fmt: skip
 

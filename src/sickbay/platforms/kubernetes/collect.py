@@ -9,6 +9,7 @@ rebooted no longer answers, and never believe a node about where anything is.
 from __future__ import annotations
 
 import hashlib
+import threading
 
 from sickbay.errors import EvidenceError
 from sickbay.evidence.keeping import name_of
@@ -25,6 +26,7 @@ LIMIT_S = 240.0
 PATIENCE_S = 30.0
 MOST_NODES = 16  # of a job whose stacks are wanted: the silent rank is nearly always on one of the first asked
 MOST_EVENTS, MOST_CHARS = 8, 900
+_AT_ONCE = threading.BoundedSemaphore(4)  # archives held in memory: the controller has many workers and little of it
 
 
 def collect(site: Site, action: Action) -> Outcome:
@@ -39,7 +41,8 @@ def collect(site: Site, action: Action) -> Outcome:
         return Failed(f"there is no node {name}, and nothing is left to collect")
     if why:
         return Done(_from_afar(site, node, str(why)))
-    stands = node_jobs.run(site, action.key, node, errand(site, action.key))
+    most = site.archive_bytes if site.evidence is not None else 0
+    stands = node_jobs.run(site, action.key, node, errand(action.key, most))
     if isinstance(stands, Running):
         return Started(5.0, f"evidence on {name}: {stands.detail}", held=stands.held)
     if isinstance(stands, Answer) and stands.did:
@@ -47,8 +50,9 @@ def collect(site: Site, action: Action) -> Outcome:
     return Done(_from_afar(site, node, stands.why if isinstance(stands, Blind) else stands.error))
 
 
-def errand(site: Site, key: str) -> Errand:
-    words = ("collect", "--answers", key, "--limit", f"{LIMIT_S:.0f}", "--most", str(site.archive_bytes))
+def errand(key: str, most: int = 0) -> Errand:
+    """`most`: bytes of an archive that is to be handed over; 0: it stays where it is."""
+    words = ("collect", "--answers", key, "--limit", f"{LIMIT_S:.0f}", *(("--most", str(most)) if most else ()))
     return Errand("collect", words, LIMIT_S, start_s=60)
 
 
@@ -65,15 +69,18 @@ def _brought(site: Site, key: str, name: str, said: Answer) -> Outcome:
     pod = node_jobs.pod_of(site, "collect", name, key)
     if not pod:
         return Failed(f"the pod that collected on {name} is gone, and its log with it; {there}")
+    if not _AT_ONCE.acquire(blocking=False):
+        return Started(2.0, f"the archive of {name} is there; those of other nodes are fetched first")
     try:
-        data = parcel.opened(
-            parcel.fetched(site.api, f"{names.pod(site.settings.namespace, pod)}/log", said.size), said.size
-        )
+        log = parcel.fetched(site.api, f"{names.pod(site.settings.namespace, pod)}/log", said.size)
+        data = parcel.opened(log, said.size)
+        if hashlib.sha256(data).hexdigest() != said.sha256:
+            return Failed(f"the archive of {name} did not arrive whole: its digest is another one; {there}")
+        return _put(site, key, name, data)
     except OSError as slow:
         return Retry(5.0, f"the log of {pod} could not be read yet: {slow}")
-    if hashlib.sha256(data).hexdigest() != said.sha256:
-        return Failed(f"the archive of {name} did not arrive whole: its digest is another one; {there}")
-    return _put(site, key, name, data)
+    finally:
+        _AT_ONCE.release()
 
 
 def _put(site: Site, key: str, name: str, data: bytes) -> Outcome:
@@ -95,7 +102,7 @@ def _gang(site: Site, action: Action) -> Outcome:
         node = site.api.find(names.node(name), NodeObject)
         if node is None or unseen(site, name, node, patience_s=0.0):
             continue
-        stands = node_jobs.run(site, action.key, node, errand(site, action.key))
+        stands = node_jobs.run(site, action.key, node, errand(action.key))
         running += isinstance(stands, Running)
         if isinstance(stands, Answer) and stands.did:
             where.append(f"{name}:{stands.did}")
