@@ -15,6 +15,7 @@ from sickbay.model import Action, Before, Done, Place, Verb
 from sickbay.platforms.kubernetes import gate, successors
 from sickbay.platforms.kubernetes.cordon import cordon, release
 from sickbay.platforms.kubernetes.platform import KubernetesPlatform
+from sickbay.platforms.kubernetes.sight import look
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.watching import Eyes
 from testbed.cluster import Cluster
@@ -232,3 +233,20 @@ def test_a_node_of_karpenters_is_gated_only_where_its_pool_declares_the_taint(
     assert not gate.is_gated(site, the_node(site, open_one))
     assert minded(site, shut_one) == "kubernetes.gate is on"
     assert gate.is_gated(site, the_node(site, shut_one))
+
+
+def test_behind_karpenters_gate_a_case_marks_the_node_without_a_cordon_and_release_opens_it(
+    site: Site, nodes: Nodes
+) -> None:
+    """Six nodes were made within a minute for a job that needed one: each was cordoned while it was examined."""
+    gated = [{"key": site.keys.newcomer, "effect": "NoSchedule"}]
+    (name,) = nodes(1, labels={"karpenter.sh/nodepool": "gpus"}, taints=gated)
+    assert isinstance(cordon(site, Action(f"{name}.1/1", Verb.CORDON, Place(name))), Done)
+    assert not the_node(site, name).spec.unschedulable
+    assert [taint.key for taint in the_node(site, name).spec.taints or ()] == [site.keys.newcomer]
+    seen = look(site, name)
+    assert seen is not None
+    assert (seen.mark, seen.cordoned, seen.others) == (f"{name}.1", True, ())
+    assert isinstance(release(site, Action(f"{name}.1/5", Verb.RELEASE, Place(name))), Done)
+    assert not the_node(site, name).spec.taints
+    assert not the_node(site, name).metadata.annotation(site.keys.case)

@@ -9,7 +9,7 @@ import pytest
 
 from sickbay.kube import names
 from sickbay.kube.objects import Anything, NodeObject
-from sickbay.model import JobPhase, RecoveryPhase
+from sickbay.model import Case, JobPhase, RecoveryPhase
 from sickbay.platforms.kubernetes.gangs.stop import give_way
 from sickbay.settings import JobPolicy
 from testbed.cluster import Cluster
@@ -99,3 +99,22 @@ def test_a_job_whose_nodes_do_not_come_stops_asking_and_its_owner_is_told(ground
         assert recovery.refusal.startswith("needs 2 good nodes")
     finally:
         mind.close()
+
+
+def examined(mind: Brain) -> list[str]:
+    """Nodes that carry the mark of their newcomer's case, on record."""
+    return [stored.value.node for stored in mind.store.list(Case) if stored.value.cordon_version]
+
+
+@pytest.mark.soak
+def test_while_an_arrival_is_examined_behind_its_gate_karpenter_makes_no_other(ground: Ground, mind: Brain) -> None:
+    """A cordon is none of the taints that its NodePool expects, and would count the node as useless."""
+    a_pool(ground, startupTaints=[{"key": NEWCOMER, "effect": "NoSchedule"}])
+    ground.job(ranks=1)
+    mind.until(lambda: len(examined(mind)) == 1, "it is examined")
+    (first,) = the_nodes(ground)
+    assert the_nodes(ground)[first].metadata.annotation(ground.site.keys.case) == f"{first}.1"
+    ground.job("mixtral", ranks=1)  # when Karpenter has made a node for it, it has looked at the first one again
+    mind.until(lambda: len(the_nodes(ground)) > 1, "another job gets a node of its own")
+    mind.until(lambda: len(examined(mind)) == 2, "which is examined too")
+    assert len(the_nodes(ground)) == 2

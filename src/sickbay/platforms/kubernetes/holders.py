@@ -36,7 +36,7 @@ def is_closed(site: Site, node: NodeObject) -> bool:
     if node.spec.unschedulable:
         return True
     if marks.mark_of(node, site.keys):
-        return False
+        return marks.is_held_by_gate(node, site.keys)
     return any(_holds(site, taint) for taint in node.spec.taints or ())
 
 

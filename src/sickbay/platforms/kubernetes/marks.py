@@ -24,6 +24,7 @@ NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 OUT_OF_SERVICE, SHUT_DOWN = "node.kubernetes.io/out-of-service", "nodeshutdown"
 
 # The rivals' own words for "hands off": Karpenter's consolidation and drift, Cluster Autoscaler's scale-down.
+NODE_POOL = "karpenter.sh/nodepool"  # label: Karpenter made it
 HOLD_OFF = {
     "karpenter.sh/do-not-disrupt": "true",
     "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
@@ -82,8 +83,17 @@ def mark_of(node: NodeObject, keys: Keys) -> str:
     return node.metadata.annotation(keys.case)
 
 
+def is_held_by_gate(node: NodeObject, keys: Keys) -> bool:
+    """Karpenter's, and still behind the gate that its NodePool declares: the gate closes it, and no cordon may.
+    Karpenter expects that one taint to go; with any other the node is useless for the pods that wait, and it makes the
+    next, and the next."""
+    return bool(node.metadata.label(NODE_POOL)) and find_taint(node, keys.newcomer) is not None
+
+
 def is_closed(node: NodeObject, keys: Keys, case: str) -> bool:
-    """Wholly ours: annotation, cordon and taint."""
+    """Wholly ours: annotation, cordon and taint; behind a gate the annotation."""
+    if is_held_by_gate(node, keys):
+        return mark_of(node, keys) == case
     place = find_taint(node, keys.case)
     taints = node.spec.taints or []
     ours = place is not None and taints[place].value == number_of(case)
@@ -152,6 +162,8 @@ def cordon_ops(node: NodeObject, keys: Keys, case: str, adopts: str = "") -> lis
     ops += annotate(node, keys.case, case) + annotate(node, keys.before, write_found(found))
     for key in _free(node):
         ops += annotate(node, key, HOLD_OFF[key])
+    if is_held_by_gate(node, keys):
+        return ops
     ops += [same("/spec/unschedulable", node.spec.unschedulable or None), add("/spec/unschedulable", True)]
     return ops + taint_ops(node, Taint(keys.case, NO_SCHEDULE, number_of(case)))
 
