@@ -79,7 +79,7 @@ def play(cluster: Cluster, folder: Path) -> int:
         7, NODES, silent_failure=0.0, reboot_hangs=0.0, part_returns=0.0, start=time.time() - 7200, cycle_s=5.0
     )
     world.run_for(3_600.0)
-    with SimKubelet(cluster.api(), world, nodes, folder / "machines") as kubelet:
+    with SimKubelet(cluster.api(), world, nodes, folder / "machines", logs=True) as kubelet:
         controller = control(cluster, folder)
         store = KubernetesStore(cluster.api(), "sickbay")
         try:

@@ -34,6 +34,7 @@ from sickbay.model import Finding, Report, Severity, Status
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import World
 from testbed import fleet
+from testbed.log_server import LogServer
 from testbed.machine import Machine
 from testbed.pods import JobPod, ended, run_command, started, word_of
 
@@ -44,11 +45,12 @@ AT_ONCE = 16
 
 class SimKubelet:
     """`nodes`: Kubernetes node -> simulated node. Whoever touches the world while it runs takes `lock`. `lasts`: real
-    seconds that a "boot" takes, or a command of our Jobs ("check"); else it is over as soon as it can be."""
+    seconds that a "boot" takes, or a command of our Jobs ("check"); else it is over as soon as it can be. `logs`: the
+    API server can read what its pods have printed."""
 
     def __init__(
         self, api: Api, world: World, nodes: Mapping[str, str] | Sequence[str], folder: Path, *, pace: float = 1.0,
-        marks: Keys | None = None, agents: bool = True, lasts: Mapping[str, float] | None = None,
+        marks: Keys | None = None, agents: bool = True, lasts: Mapping[str, float] | None = None, logs: bool = False,
     ) -> None:  # fmt: skip
         named = nodes if isinstance(nodes, Mapping) else dict(zip(nodes, world.nodes, strict=False))
         self.api, self.world, self.folder, self.nodes = api, world, folder, dict(named)
@@ -69,12 +71,16 @@ class SimKubelet:
         self._pods = Reflector(api, names.PODS, JobPod, self._take, params=chosen)
         self.errors: list[str] = []
         self.logs: dict[str, str] = {}  # pod -> what it has printed
+        self._log_server = LogServer(folder, self.logs) if logs else None
         self.published: dict[str, list[float]] = {}  # when each agent had news; heartbeats aside
 
     # -- beginning and end
 
     def start(self) -> Self:
         self._mirror()  # before anybody looks: the boot id on the node is the machine's
+        if self._log_server is not None:
+            for name in self.nodes:
+                self._log_server.serve(self.api, name)
         self._pods.start()
         self._thread.start()
         return self
@@ -85,6 +91,8 @@ class SimKubelet:
         if self._thread.is_alive():
             self._thread.join(10.0)
         self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._log_server is not None:
+            self._log_server.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -105,7 +105,7 @@ def main(count: int) -> int:
         world = World(7, len(nodes), silent_failure=0.0, reboot_hangs=0.0, part_returns=0.0, start=time.time() - 7200)
         world.run_for(3_600.0)
         (folder / "machines").mkdir()
-        kubelet = SimKubelet(cluster.api(name="sim-kubelet"), world, nodes, folder / "machines", lasts=LASTS)
+        kubelet = SimKubelet(cluster.api(name="sim-kubelet"), world, nodes, folder / "machines", lasts=LASTS, logs=True)
         with kubelet:
             say(f"{count} nodes fall ill")
             told, after, saves = remediate(cluster, folder, sick, kubelet)

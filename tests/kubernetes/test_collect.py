@@ -24,10 +24,10 @@ from sickbay.platforms.kubernetes.platform import answered as answer_to
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.stores.kubernetes import KubernetesStore
 from testbed.cluster import Cluster
+from testbed.log_server import LogServer
 from tests.builders import a_case
 from tests.cli.builders import run_command
 from tests.kubernetes.conftest import Nodes
-from tests.kubernetes.gangs.log_server import LogServer
 from tests.kubernetes.shelf import install_crds
 from tests.kubernetes.ward import a_site, asked, machines, the_jobs
 

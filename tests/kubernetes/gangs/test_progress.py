@@ -24,10 +24,10 @@ from sickbay.platforms.kubernetes.gangs.show import Gang
 from sickbay.platforms.kubernetes.gangs.stop import stop_job
 from sickbay.platforms.kubernetes.site import Site
 from testbed.cluster import Cluster
+from testbed.log_server import LogServer
 from testbed.waiting import until
 from tests.kubernetes.conftest import Nodes
 from tests.kubernetes.gangs.ground import Ground
-from tests.kubernetes.gangs.log_server import LogServer
 
 BY_LOG = {"sickbay.dev/progress": r"log:step=(\d+)", "sickbay.dev/checkpoints-by": r"log:saved complete (\d+)"}
 

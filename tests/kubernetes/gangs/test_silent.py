@@ -9,8 +9,8 @@ import pytest
 from sickbay.model import Done
 from sickbay.platforms.kubernetes.gangs.silent import LOST, behind
 from testbed.cluster import Cluster
+from testbed.log_server import LogServer
 from tests.kubernetes.gangs.ground import Ground
-from tests.kubernetes.gangs.log_server import LogServer
 
 BY_LOG = {"sickbay.dev/progress": r"log:step=(\d+)"}
 

@@ -166,7 +166,7 @@ def a_line(cluster: Cluster, namespace: str, folder: Path, count: int = 3, **mor
     )
     world.run_for(3_600.0)
     (folder / "machines").mkdir()
-    with SimKubelet(cluster.api(name="sim-kubelet"), world, nodes, folder / "machines") as kubelet:
+    with SimKubelet(cluster.api(name="sim-kubelet"), world, nodes, folder / "machines", logs=True) as kubelet:
         line = Line(cluster, api, namespace, nodes, kubelet, folder)
         try:
             yield line

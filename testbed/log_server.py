@@ -18,10 +18,10 @@ from testbed.pki import Pki
 class LogServer:
     """`logs["pod"]` is what the pod has said so far; of those in `broken` nothing can be read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, logs: dict[str, str] | None = None) -> None:
         pki = Pki(folder / "kubelet-pki")
         pki.make()
-        self.logs: dict[str, str] = {}
+        self.logs: dict[str, str] = {} if logs is None else logs
         self.asked: list[str] = []
         self.broken: set[str] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
