@@ -162,7 +162,7 @@ class Fault:
     severity: Severity
     when: When
     ladder: str  # a row of ladders.toml; "" = never treated
-    cleared_by: str  # reset | boot | pass:<check> | operator
+    cleared_by: str  # reset | boot | ready | pass:<check> | operator
     settle_s: float  # after a boot, before its absence means anything
     verify_with: tuple[str, ...]
     confidence: float
@@ -247,7 +247,15 @@ class Lost:
     why: str
 
 
-Outcome = Done | Started | Retry | Failed | Unguarded | Lost
+@dataclass(frozen=True, slots=True)
+class Refuted:
+    """Not done, because what it was for is not so any more: the node that was away answers again. Nobody's fault, so it
+    never counts as a refusal."""
+
+    why: str
+
+
+Outcome = Done | Started | Retry | Failed | Unguarded | Lost | Refuted
 
 
 class Phase(StrEnum):
@@ -318,6 +326,22 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Absence:
+    """Nodes that are away together, for the one case about what they share. Counts and some names, never all."""
+
+    scope: tuple[str, ...]  # ("fleet",), or the factors ("rack=r7") whose absent nodes belong to it
+    shared: str  # what they share, in words
+    since: float  # watch time at which the first of them was missed
+    count: int  # away when last counted
+    most: int  # away at its worst
+    names: tuple[str, ...] = ()  # of those away at its worst, at most 20
+    mostly_back: float | None = None  # watch time since when four fifths have been back
+    all_back: float | None = None  # watch time since when nobody has been away
+    told: tuple[str, ...] = ()  # what people were told of it
+    split: bool = False  # a person said: treat them one by one
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One node's illness from suspicion to its end. Only core/machine.py returns a Case in another phase."""
 
@@ -364,6 +388,7 @@ class Case:
     adopts: str = ""  # our mark of a case that has no record any more: CORDON takes it over, RELEASE takes it off
     archive: Archive | None = None  # the evidence of this case, in the evidence store
     ready: str = ""  # closed, and why its work may be evicted now: it waits for a drain's place or a person's word
+    absence: Absence | None = None  # of a case about many nodes that are away together
 
 
 class JobPhase(StrEnum):
@@ -420,6 +445,7 @@ class Job:
     unread: str = ""  # why its steps cannot be read now: as long as they cannot, that it tells none says nothing
     gpus_per_rank: int = 0  # of one that is stopped; 0: not known, it needs whole nodes
     unplaced: int = 0  # ranks of this attempt that no node has been found for yet
+    fenced: bool = False  # its checkpoints are kept apart by attempt: what an old rank writes no later attempt reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +478,8 @@ class Node:
     version: int = 0  # resource version: larger is newer
     gpus_taken: int = 0  # by the work on it
     on_demand: bool = False  # of an autoscaler: it makes others like it when work waits for one, and removes idle ones
+    leaving: str = ""  # why it is meant to go or be away: scale-in, spot, a capacity block's end, power saving
+    machine: str = ""  # by its provider or BMC: running | off | dead | retired; "" when nobody says
 
 
 @dataclass(frozen=True, slots=True)
@@ -611,6 +639,9 @@ class Ledger:
     windows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # "pool/verb" -> watch times of grants
     breaker: str = ""  # why it is open, "" when closed
     breaker_until: float = 0.0  # watch time
+    split_at: float = -1.0  # watch time: who has been away since then or longer is treated alone
+    left_at: float = -1.0  # likewise, left to people for `policy.quiet_s`: they closed the case about them
+    replaced_at: float = -1.0  # likewise, replaced: a person approved it for all of them
     notices: tuple[Notice, ...] = ()
     cluster: str = ""
     schema: int = 1
@@ -673,6 +704,7 @@ class Recovery:
     on_demand: bool = False  # its nodes are made when work waits for them
     expects: int = 0  # nodes that its last restart asked for, beyond those it was given
     arrivals: int = 0  # such requests in a row that ended in a sick node, or none
+    unfenced: int = 0  # attempt that its owner said may be left behind where nobody can reach it
 
 
 @dataclass(frozen=True, slots=True)
@@ -680,7 +712,8 @@ class Command:
     """What a person asked for. Removed only by the commit that carries it."""
 
     id: str
-    verb: str  # approve | hold | unhold | abort | retry | examine | acknowledge | reopen
+    # approve | hold | unhold | abort | retry | examine | acknowledge | reopen | split | restart
+    verb: str
     target: str  # case id, node or job
     by: str
     why: str

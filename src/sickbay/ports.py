@@ -102,7 +102,8 @@ class Platform(Protocol):
         keeps waiting before it begins is taken back by the door itself after minutes, and answered with Unguarded.
         RELEASE with `args["cancel"]` takes back whatever else the case had sent to the node and has not begun.
         Before a treatment acts, the door re-reads: our mark carries this case, cordoned, empty or unreachable,
-        boot id == before.boot_id; otherwise it answers Unguarded. RESTART_JOB is create-if-absent by attempt, refuses
+        boot id == before.boot_id; otherwise it answers Unguarded. With `unless` = "ready" it answers Refuted, and does
+        nothing, when the node is ready by then. RESTART_JOB is create-if-absent by attempt, refuses
         while an earlier attempt lives outside nodes that carry our mark, and re-checks that its nodes carry none.
         """
 

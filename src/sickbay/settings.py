@@ -175,6 +175,18 @@ class ControllerSettings:
     common_share: float = 0.25
     """Share of the nodes of one factor (0 to 1) with the same code in `common_factor_s` that makes it a common
     cause."""
+    absent_nodes: int = 3
+    """Nodes that are away at the same time before they can be one case about what they share (all of a pool of two or
+    three is enough). None of them is treated."""
+    absent_share: float = 0.05
+    """Share of the fleet (0 to 1) away at the same time that is one such case. A twentieth: single failures, each
+    treated within the hour, never add up to it."""
+    absent_factor_share: float = 0.25
+    """As `absent_share`, of the nodes of one rack, switch, zone, pool or image: a rack that loses its switch is a small
+    share of a large fleet."""
+    company_s: float = 600.0
+    """Seconds for which the treatment of a node that went away alone waits for others to go away too. Ten minutes: what
+    takes down many (certificates, a roll-out) rarely does it within one."""
     silent_share: float = 0.10
     """Share of a pool's instruments (0 to 1) silent at once that is one notice about instruments, not many about
     nodes."""

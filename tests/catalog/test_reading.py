@@ -35,7 +35,12 @@ def edited(file: str, old: str, new: str) -> Catalog:
         ("signs.toml", "[smi.gpu-lost]", "[smi]\nspoon = 1\n[smi.gpu-lost]", "smi.spoon: not a table"),
         ("faults.toml", 'ladder = "reboot-power-replace"', 'ladder = "prayer"', "'prayer' is not in ladders.toml"),
         ("faults.toml", 'cleared_by = "boot"', 'cleared_by = "hope"', "cleared_by: 'hope' is not known"),
-        ("faults.toml", 'cleared_by = "boot"', 'cleared_by = "pass:"', "reset | boot | pass:<check> | operator"),
+        (
+            "faults.toml",
+            'cleared_by = "boot"',
+            'cleared_by = "pass:"',
+            "reset | boot | ready | pass:<check> | operator",
+        ),
         ("faults.toml", 'kind = "hardware"', 'kind = "software"', "'software' is not known"),
         ("faults.toml", 'severity = "REBOOT"', 'severity = "RESET"', "RESET is not the ladder's first rung"),
         ("faults.toml", 'when = "now"', 'when = "soon"', "one of now, checkpoint, idle"),

@@ -38,7 +38,7 @@ class Bedside:
         self.decision: Decision | None = None
         self.notices: dict[str, Notice] = {}
         self.condemned: frozenset[str] = frozenset()
-        self.explained: frozenset[str] = frozenset()
+        self.explained: dict[str, str] = {}
         self.busy = False
         self.paused = ""
 

@@ -338,36 +338,64 @@ def test_another_machine_under_the_same_name_ends_the_case() -> None:
 # --- common causes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_common_cause_takes_the_verdict_off_the_node() -> None:
+def test_a_node_whose_fault_a_common_cause_explains_gets_no_case_and_keeps_its_verdict() -> None:
     bed = Bedside()
-    bed.explained = frozenset({"gpu-lost"})
+    bed.explained = {"gpu-lost": "driver=570.1"}
     assert bed.finds("xid.79").last is None
-    assert not bed.record.latched
+    assert bed.faults == {"gpu-lost"}
 
 
-def test_a_common_cause_lets_an_untreated_case_go() -> None:
+def test_when_the_common_cause_is_over_what_it_explained_opens_a_case_at_once() -> None:
+    bed = Bedside()
+    bed.explained = {"gpu-lost": "driver=570.1"}
+    bed.finds("xid.79")
+    bed.explained = {}
+    assert bed.turns().phase is Phase.WAITING
+
+
+def test_a_common_cause_lets_a_case_go_that_has_no_mark_yet_and_leaves_no_quiet_time() -> None:
+    bed = at(Phase.WAITING)
+    bed.explained = {"gpu-lost": "driver=570.1"}
+    assert bed.turns().phase is Phase.DISMISSED
+    assert "driver=570.1" in bed.why
+    bed.explained = {}
+    assert bed.turns().phase is Phase.WAITING
+
+
+def test_a_closed_node_whose_fault_a_common_cause_explains_stays_closed_and_nothing_is_done_to_it() -> None:
     bed = at(Phase.HOLDING)
-    bed.explained = frozenset({"gpu-lost"})
-    bed.turns()
-    assert bed.phase is Phase.CANCELLING
-    assert "common cause" in bed.why
+    bed.explained = {"gpu-lost": "driver=570.1"}
+    bed.turns().waits(30 * 86_400.0)
+    assert bed.phase is Phase.HOLDING
+    assert "common cause" in bed.case.refusal
+    bed.explained = {}
+    assert bed.turns().waits(60.0).phase is Phase.DRAINING
+
+
+def test_a_node_does_not_climb_while_a_common_cause_explains_its_fault() -> None:
+    bed = at(Phase.REPAIRING).is_sent().answers(Failed("it did not come back"))
+    bed.explained = {"gpu-lost": "driver=570.1"}
+    bed.turns().grants()
+    assert bed.phase is Phase.QUEUED
+    bed.explained = {}
+    assert bed.turns().grants().phase is Phase.REPAIRING
 
 
 def test_a_common_cause_does_not_end_a_case_whose_treatment_has_begun() -> None:
     bed = at(Phase.REPAIRING).is_sent()
-    bed.explained = frozenset({"gpu-lost"})
+    bed.explained = {"gpu-lost": "driver=570.1"}
     assert bed.turns().phase is Phase.REPAIRING
 
 
 def test_a_common_cause_does_not_end_a_case_between_two_rungs() -> None:
     bed = at(Phase.REPAIRING).is_sent().answers(Failed("it did not come back"))
-    bed.explained = frozenset({"gpu-lost"})
+    bed.explained = {"gpu-lost": "driver=570.1"}
     assert bed.turns().phase is Phase.QUEUED
 
 
 def test_a_common_cause_does_not_explain_a_case_with_another_fault_besides() -> None:
     bed = Bedside().reports(a_finding("xid.95", 1), a_finding("xid.79", 2, device="0000:5e:00")).until(Phase.HOLDING)
-    bed.explained = frozenset({"gpu-lost"})
+    bed.explained = {"gpu-lost": "driver=570.1"}
     assert bed.turns().phase is Phase.HOLDING
 
 

@@ -26,7 +26,7 @@ def step(case: Case, event: Event) -> Case | None:
     moved = machine.step(case, event, now=2_000.0, at=WALL, by="test", why="it happened", policy=a_policy())
     if moved is not None and moved.phase is Phase.REPAIRING:
         verb = machine.next_rung(case, frozenset(Verb))
-        moved = machine.start_rung(moved, verb, 60.0, 2_000.0) if verb else moved
+        moved = machine.start_rung(moved, verb, 60.0, 2_000.0, {}) if verb else moved
     return moved
 
 
@@ -90,7 +90,9 @@ def test_the_rung_goes_down_only_by_a_retry_or_when_it_was_not_tried(phase: Phas
         if moved is None:
             continue
         unsent = event is Event.REJOINED and case.pending is not None and not case.pending.sends
-        refused = case.phase is Phase.REPAIRING and (unsent or event in (Event.UNGUARDED, Event.EXHAUSTED))
+        refused = case.phase is Phase.REPAIRING and (
+            unsent or event in (Event.UNGUARDED, Event.CLEARED, Event.EXHAUSTED)
+        )
         if event is not Event.RETRIED and not refused:
             assert force(moved.rung) >= force(case.rung)
         case = moved

@@ -50,6 +50,9 @@ DIFFERENCES = {
     (P.RETURNING, E.UNHELD): P.CORDONING,  # RELEASE may have landed: close it again, then verify only
     (P.REPAIRING, E.EXHAUSTED): P.ESCALATED,  # the third UNGUARDED arrives as EXHAUSTED: guards are events
     (P.ESCALATED, E.DONE): P.HOLDING,  # only a cordon that had failed is still asked for: made, the case goes on
+    (P.QUEUED, E.CLEARED): P.CORDONING,  # refuted before a treatment was sent: closed and emptied again, then verified
+    (P.REPAIRING, E.CLEARED): P.CORDONING,  # likewise, at the door or just before it
+    (P.ESCALATED, E.CLEARED): P.RESOLVED,  # only a case about something shared: it ends by itself
 }
 
 UNTOUCHED = (P.SUSPECTED, P.WAITING)  # nothing of ours is on the node yet
@@ -140,4 +143,4 @@ def test_every_event_is_answered_somewhere_and_every_live_phase_has_a_rule() -> 
 
 def test_nothing_revives_a_cancelled_case() -> None:
     assert set(machine.AFTER_CANCEL.values()) == {P.CANCELLING}
-    assert set(machine.TABLE[P.ESCALATED]) - set(machine.AFTER_CANCEL) == {E.CANCELLED, E.GONE}
+    assert set(machine.TABLE[P.ESCALATED]) - set(machine.AFTER_CANCEL) == {E.CANCELLED, E.CLEARED, E.GONE}

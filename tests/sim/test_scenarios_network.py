@@ -26,7 +26,6 @@ def given_up(w: Ward) -> list[str]:
     return [r.job for r in w.run.store.history(Recovery, limit=1000) if r.phase is RecoveryPhase.FAILED]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4.2: absence of many is no common cause")
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_healthy_node_is_treated_because_two_fifths_of_the_fleet_vanished_for_two_hours(kind: str) -> None:
     w = ward()
@@ -37,7 +36,6 @@ def test_no_healthy_node_is_treated_because_two_fifths_of_the_fleet_vanished_for
     assert w.facts("cordon") == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4.2: absence of many is no common cause")
 def test_no_healthy_node_is_treated_because_its_rack_lost_its_switch() -> None:
     w = ward()
     w.passes(600.0)
@@ -46,7 +44,6 @@ def test_no_healthy_node_is_treated_because_its_rack_lost_its_switch() -> None:
     assert w.treatments() == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4.2: machines without power are replaced one after the other")
 def test_no_machine_is_replaced_because_the_hall_had_no_power_for_six_hours() -> None:
     w = ward()
     w.passes(600.0)
@@ -55,7 +52,6 @@ def test_no_machine_is_replaced_because_the_hall_had_no_power_for_six_hours() ->
     assert "REPLACE" not in w.treatments()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4.3: a node that is back is rebooted all the same")
 def test_a_node_that_was_away_for_some_minutes_and_is_back_is_not_rebooted() -> None:
     w = ward(16)
     w.passes(600.0)
@@ -64,7 +60,6 @@ def test_a_node_that_was_away_for_some_minutes_and_is_back_is_not_rebooted() -> 
     assert w.treatments() == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4.2: a mark on a node that does not answer is no fence")
 def test_a_job_whose_ranks_work_on_out_of_reach_is_not_started_a_second_time() -> None:
     w = ward(32, max_out=Limit(percent=50.0, at_least=8))
     w.submit(nodes=names(0, 4))
@@ -74,7 +69,6 @@ def test_a_job_whose_ranks_work_on_out_of_reach_is_not_started_a_second_time() -
     assert w.facts("two-attempts") == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4.2: absence of many is no common cause, also when it grows slowly")
 def test_certificates_that_expire_one_by_one_get_no_node_treated() -> None:
     w = ward()
     w.passes(600.0)

@@ -13,6 +13,7 @@ WHENS = {
 CLEARERS = {
     "reset": "a GPU reset, or any boot after the finding",
     "boot": "a boot after the finding",
+    "ready": "the node itself, by being ready again",
     "operator": "a person, and nothing else",
 }
 

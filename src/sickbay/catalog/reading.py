@@ -33,7 +33,7 @@ FILES = (
     "blame.toml",
 )
 KINDS = ("hardware", "infrastructure", "application", "instrument", "configuration", "inform")
-CLEARED_BY = re.compile(r"reset|boot|operator|pass:[a-z0-9][a-z0-9-]*")
+CLEARED_BY = re.compile(r"reset|boot|ready|operator|pass:[a-z0-9][a-z0-9-]*")
 FIRST_RUNG = {Severity.RESET: Verb.RESET_GPU, Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
 READINGS = {"blind": "blind", "setting": "setting"}
 FALLBACK = "inform"  # what a code without a row is
@@ -148,7 +148,8 @@ def _fault(row: Row, ladders: Mapping[str, tuple[Rung, ...]], sources: Mapping[s
 
 def _check_fault(row: Row, fault: Fault, ladders: Mapping[str, tuple[Rung, ...]]) -> None:
     if not CLEARED_BY.fullmatch(fault.cleared_by):
-        raise row.wrong("cleared_by", f"{fault.cleared_by!r} is not known", "reset | boot | pass:<check> | operator")
+        words = "reset | boot | ready | pass:<check> | operator"
+        raise row.wrong("cleared_by", f"{fault.cleared_by!r} is not known", words)
     if not 0 < fault.confidence <= 1:
         raise row.wrong("confidence", f"{fault.confidence} is out of range", "above 0, at most 1")
     if fault.confirm < 1:

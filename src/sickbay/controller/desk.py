@@ -13,6 +13,7 @@ from functools import partial
 
 from sickbay.catalog import Catalog
 from sickbay.controller import hands_off
+from sickbay.controller.absences import Absences
 from sickbay.controller.asking import Asking
 from sickbay.controller.containment import Containment
 from sickbay.controller.dispatch import UNREAD_S
@@ -22,8 +23,8 @@ from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
+from sickbay.core import absence, keeping, machine, plan, quiet, sight, suspicion, triage
 from sickbay.core import admit as admission
-from sickbay.core import keeping, machine, plan, quiet, sight, suspicion, triage
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
 from sickbay.errors import SickbayError
@@ -72,6 +73,7 @@ class Desk(Asking):
         self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
         self._heartbeats = Heartbeats(view, settings.controller)
         self._strays = Strays(view, look)
+        self._absences = Absences(view, records, settings, self._unsaid)
         self._escalated = 0
         self._seats_stale = True
         self._told_keys: set[str] = set()
@@ -105,6 +107,7 @@ class Desk(Asking):
                     sight.agent_silent(node, self._settings.controller.heartbeat_s, now)
                 )
                 self._view.touch_node(name)
+        self._absences.look(now)
         if back:  # what can be seen again may be good again
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
@@ -135,7 +138,7 @@ class Desk(Asking):
         node, stored = view.nodes.get(name), view.cases.get(name)
         case = stored.value if stored else None
         key, outcome = self._answers.pop(name, ("", None))
-        known = view.records.get(name)
+        known, member = view.records.get(name), self._absences.member(name, now)
         s = NodeSlice(
             record=known.value if known else NodeRecord(name, cluster=self._settings.cluster),
             node=node, gone=name in view.gone, case=case,
@@ -144,8 +147,10 @@ class Desk(Asking):
             granted=granted, refusal=refusal,
             busy=self._is_busy(node), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
-            explained=self._monitor.explains(node, now), condemned=view.condemned,
+            explained=self._monitor.explains(node), condemned=view.condemned,
             stray=stray, lost=view.lost.pop(name, None),
+            away_since=member.since, absent=member.absent, exchange=member.exchange,
+            over=self._absences.over if name == absence.NAME else "",
         )  # fmt: skip
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
         s, decision = self._judge(s, ctx)
@@ -206,13 +211,13 @@ class Desk(Asking):
         elif d.case != s.case:
             parts = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
             self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), first=parts)
-            self._after_move(s.case, d)
+            self._after_move(s.case, d, ctx.now)
         if d.ended or keeping.is_worth_a_write(s.record, d.record, name in self._view.records):
             self._records.put_record(d.record, patience=keeping.patience(s, d))
         self._settle(name, None if d.ended else d.case, d.record, ctx)
         return d.case
 
-    def _after_move(self, before: Case | None, d: Decision) -> None:
+    def _after_move(self, before: Case | None, d: Decision, now: Now) -> None:
         case = d.case
         assert case is not None
         if before is None or before.phase is not case.phase:
@@ -222,6 +227,8 @@ class Desk(Asking):
             for job in {j for n in (self._view.nodes.get(case.node),) if n for j in n.jobs}:
                 self._view.touch_job(job)
         self._owe("node", case.node, case.notices)
+        if d.ended and case.absence is not None:
+            self._absences.ended(case, now)
         if d.ended:
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
@@ -240,7 +247,8 @@ class Desk(Asking):
         (self._wants.__setitem__(name, None) if wants else self._wants.pop(name, None))
         asks = case is not None and case.pending is not None
         self._expect(name, asks)
-        self._view.due("node", name, self._wake(case, record, ctx))
+        due = self._absences.due if name == absence.NAME else self._wake(case, record, ctx)
+        self._view.due("node", name, due)
 
     def _wake(self, case: Case | None, record: NodeRecord, ctx: Context) -> float | None:
         if case is not None:
@@ -260,7 +268,8 @@ class Desk(Asking):
         """Seats first, in the Ledger; then the cases that got one move."""
         self._sweep()
         requests, refused = self._requests(now)
-        admitted = admission.admit(requests, self._ledger, self._view.counts(), self._settings.policy_for, now.watch)
+        counts = replace(self._view.counts(), absent=self._absences.members)
+        admitted = admission.admit(requests, self._ledger, counts, self._settings.policy_for, now.watch)
         ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
         ledger = self._tell_full(ledger, dict(admitted.refused), now)
         self._escalated = 0
@@ -322,6 +331,8 @@ class Desk(Asking):
             return  # an object that is not there can be given no mark: it comes back, or its machine is gone
         if verb is Verb.CORDON and Verb.CORDON not in allowed:
             refused[case.id] = admission.Refusal(_why_not(policy), now.watch + max(policy.window_s, admission.AGAIN_S))
+        elif why := self._absences.forbids(case, now, self._heartbeats):
+            refused[case.id] = admission.Refusal(why, now.watch + admission.AGAIN_S)
         elif verb is not None:
             try:
                 requests.append(self._request(case, verb, policy, now))

@@ -22,6 +22,7 @@ from sickbay.model import (
     Lost,
     Node,
     Outcome,
+    Refuted,
     Retry,
     Started,
     Unguarded,
@@ -126,7 +127,7 @@ class Dispatcher:
     def _tell(self, action: Action, owner: str, kind: str, outcome: Outcome, watch: float) -> None:
         """With a fresh look at the node where the answer depends on it; without one it is asked again."""
         node = None
-        if kind == "node" and isinstance(outcome, Done | Unguarded) and action.verb is not Verb.VERIFY:
+        if kind == "node" and isinstance(outcome, Done | Unguarded | Refuted) and action.verb is not Verb.VERIFY:
             try:
                 node = self._platform.look(owner)
             except SickbayError as error:

@@ -40,6 +40,10 @@ class Heartbeats:
         self._view.silent.update(late)
         return late, back
 
+    def last(self, name: str) -> float:
+        """Watch time of its last beat; before all time for one that was never heard, or is silent."""
+        return self._last.get(name, float("-inf"))
+
     def _queue(self, name: str, at: float) -> None:
         """One entry per node: a beat moves the time, not the entry; it is looked at when its old time has come."""
         if name not in self._queued:

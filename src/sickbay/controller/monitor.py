@@ -7,7 +7,7 @@ controller/desk.py; treats nothing.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
@@ -19,8 +19,6 @@ from sickbay.core.turn import Decision, NodeSlice, Now
 from sickbay.model import Case, Node, NodeRecord, Notice, Status
 from sickbay.settings import Settings
 
-EXPLAINS_S = {"job": 3_600.0}  # how long a common cause explains new sightings; a day where not named
-EXPLAINS_DEFAULT_S = 86_400.0
 REAL = ("hardware", "infrastructure")
 SILENT_LEAST = 3
 
@@ -85,24 +83,19 @@ class Monitor:
         if told:
             self._unsaid[told.key] = ("node", case.node, told)
 
-    def explains(self, node: Node | None, now: Now) -> frozenset[str]:
-        """Faults of this node that an open case about a common cause explains."""
-        if node is None:
-            return frozenset()
-        faults: set[str] = set()
-        for factor in [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]:
-            stored = self._view.cases.get(factor)
-            if stored is not None and stored.value.factor and _still_explains(stored.value, now):
-                faults |= {d.fault for d in stored.value.diagnoses}
-        for case in self._job_factors(node.name):
-            faults |= {d.fault for d in case.diagnoses if _still_explains(case, now)}
-        return frozenset(faults)
+    def explains(self, node: Node | None) -> Mapping[str, str]:
+        """Faults of this node that an open case about a common cause explains, and which case does."""
+        if node is None or not self._view.cases:
+            return {}
+        carried = [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]
+        causes = [self._view.cases[factor].value for factor in carried if factor in self._view.cases]
+        return {d.fault: case.id for case in (*causes, *self._job_factors(node.name)) for d in case.diagnoses}
 
     def _job_factors(self, name: str) -> Iterator[Case]:
         """A job that has left the node still explains what its nodes showed together."""
         for factor in [f for f in self._view.cases if f.startswith("job=")]:
             case = self._view.cases[factor].value
-            if case.factor and any(d.place.node == name for d in case.diagnoses):
+            if any(d.place.node == name for d in case.diagnoses):
                 yield case
 
     # -- silent instruments
@@ -134,8 +127,3 @@ class Monitor:
                 told.add(key)
                 notices.append(explain.silence(pool, sorted(self._silent[pool]), key, now.wall))
         return tuple(notices)
-
-
-def _still_explains(case: Case, now: Now) -> bool:
-    kind = case.factor.partition("=")[0]
-    return now.watch - case.entered <= EXPLAINS_S.get(kind, EXPLAINS_DEFAULT_S)

@@ -47,12 +47,14 @@ class View:
         self.free: set[str] = set()  # ready, open for work, nothing on them
         self.members: dict[str, int] = defaultdict(int)  # nodes per factor and per scope
         self.down: dict[str, set[str]] = defaultdict(set)
+        self.away: dict[str, float | None] = {}  # not ready -> watch time since when; None: seen by no pass yet
         self.touched_nodes: dict[str, None] = {}  # ordered sets
         self.touched_jobs: dict[str, None] = {}
         self.waiting_jobs: set[str] = set()
         self.retold: dict[str, None] = {}  # jobs on a node that tells other versions than before
         self.heard: dict[str, None] = {}  # whose agent has given a sign of life since the last pass
         self.silent: set[str] = set()  # whose agent we no longer hear (controller/heartbeats.py)
+        self.unproved: set[str] = set()  # back from an absence with another boot, and not heard to be well since
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
         self._due: list[tuple[float, str, str]] = []
         self._due_at: dict[tuple[str, str], float] = {}
@@ -118,8 +120,8 @@ class View:
         """Has anybody something against it? If not, work that comes to it or goes is no reason to decide anything:
         when a gang of 2,000 nodes is placed, that is 2,000 such changes."""
         known = self.records.get(name)
-        latched = known is not None and (known.value.latched or known.value.not_ready_since is not None)
-        return bool(latched) or name in self.cases or self.is_doubted(name)
+        latched = known is not None and bool(known.value.latched)
+        return latched or name in self.cases or name in self.away or self.is_doubted(name)
 
     def is_doubted(self, name: str) -> bool:
         """Is it under suspicion? Then it matters when work begins on it and ends."""
@@ -136,6 +138,7 @@ class View:
 
     def _index_down(self, node: Node) -> None:
         unavailable = _is_unavailable(node)
+        (self.away.pop(node.name, None) if node.ready else self.away.setdefault(node.name, None))
         for scope in scopes_of(node):
             (self.down[scope].add if unavailable else self.down[scope].discard)(node.name)
 
@@ -175,6 +178,7 @@ class View:
         self._uncount(node)
         self.free.discard(name)
         self.silent.discard(name)
+        self.away.pop(name, None)
 
     def put_job(self, job: Job) -> None:
         old = self.jobs.get(job.id)
@@ -268,7 +272,7 @@ def _is_unavailable(node: Node) -> bool:
 # nodes is placed that is 2,000 looks at this: attrgetter takes half the time of a function.)
 _sight = attrgetter(
     "ready", "boot_id", "cordoned", "mark", "gate", "gone", "opted_out", "uid", "instance", "others",
-    "stuck", "gpus", "gpus_allocatable", "pool", "rack", "domain", "factors",
+    "stuck", "gpus", "gpus_allocatable", "pool", "rack", "domain", "factors", "leaving", "machine",
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ class Request:
     approved: bool
     in_window: bool
     gated: bool = False  # new, and kept from work until it was examined
+    seen: bool = False  # by the node's own agent, which is there to see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Counts:
 
     total: Mapping[str, int] = field(default_factory=dict)
     down: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+    absent: AbstractSet[str] = frozenset()  # away together with many others: one case is about what they share
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +130,18 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
             return Refusal(why, now + AGAIN_S, full=scope)
         out = out_of_service(scope, ledger, counts) - {r.node}
         reserve = 1 if r.when is not When.NOW and most >= 2 else 0
-        if len(out) + 1 > most - reserve:
+        if len(out) + 1 > most - reserve and not _is_kept_for(r, out - counts.absent, limit, counts.total[scope]):
             names = ", ".join(sorted(out)[:8]) or "none"
             kept = " (one place is kept for urgent faults)" if reserve and len(out) + 1 <= most else ""
             why = f"{len(out)} of at most {most} nodes of {scope} are out already: {names}{kept}"
             return Refusal(why, now + AGAIN_S, full=scope)
     return None
+
+
+def _is_kept_for(r: Request, out: set[str], limit: Limit, total: int) -> bool:
+    """Many that are away fill the limit without anybody's doing. The few places that even the smallest pool has are
+    still there for what cannot wait and was seen on a node that answers."""
+    return r.when is When.NOW and r.seen and len(out) + 1 <= min(limit.at_least, room(limit, total))
 
 
 def _scopes(r: Request, policy: Policy) -> list[tuple[str, str, Limit]]:
@@ -231,6 +239,7 @@ def request_of(
         rack=node.rack if node else "", domain=node.domain if node else "", when=when, severity=severity,
         since=case.entered, down=down, hurts=alive, approved=verb in case.approved, in_window=in_window,
         gated=node is not None and node.gate,
+        seen=node is not None and node.ready and any(d.source == "agent" for d in case.diagnoses),
     )  # fmt: skip
 
 

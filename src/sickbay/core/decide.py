@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, keeping, machine, obey, sight, steps, strays, suspicion, triage
+from sickbay.core import absence, explain, keeping, machine, obey, sight, steps, strays, suspicion, triage
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
 
 TURNS_MAX = 12  # transitions in one turn; the table has no cycle without an outcome or a deadline in it
-UNTREATED = frozenset(
-    {Phase.SUSPECTED, Phase.WAITING, Phase.CORDONING, Phase.HOLDING, Phase.DRAINING, Phase.COLLECTING, Phase.QUEUED}
-)
+UNMARKED = frozenset({Phase.SUSPECTED, Phase.WAITING})
+UNTREATED = UNMARKED | {Phase.CORDONING, Phase.HOLDING, Phase.DRAINING, Phase.COLLECTING, Phase.QUEUED}
 HELD_SAFE = frozenset({Phase.HOLDING, Phase.DRAINING, Phase.COLLECTING, Phase.QUEUED, Phase.REPAIRING, Phase.VERIFYING})
 
 
@@ -32,7 +31,7 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
     if turn.case is None:
         _open(turn)
     strays.adopt(turn)
-    obey.freeze(turn)
+    obey.freeze(turn, s.paused or _stands_still(turn))
     obey.obey(turn)
     _run(turn)
     _note_load(turn)
@@ -44,7 +43,8 @@ def _open(turn: Turn) -> None:
     if node is None or node.gone or node.opted_out or turn.s.gone:
         return
     latches = triage.openable(turn.record, ctx.catalog, ctx.now.watch)
-    if not latches:
+    latches = tuple(la for la in latches if la.fault not in turn.s.explained)
+    if not latches or turn.s.absent:
         return
     latches = tuple(sorted(latches, key=lambda la: (-la.severity, la.since)))
     turn.case, turn.record = triage.open_case(
@@ -52,6 +52,8 @@ def _open(turn: Turn) -> None:
         ceilings=ctx.ceilings,
     )  # fmt: skip
     turn.case = replace(turn.case, newcomer=all(la.fault == "newcomer" for la in latches))
+    if turn.s.exchange and absence.is_only_evidence(turn.case):
+        turn.case = replace(turn.case, rung=Verb.POWER_CYCLE, approved=(Verb.REPLACE,))
     turn.fresh = ()
     _tell_doubts(turn)
 
@@ -108,6 +110,8 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
     node = turn.s.node
     if turn.s.gone or (node is not None and node.gone):
         return (Event.GONE, "the provider says the machine no longer exists", "platform")
+    if case.factor and turn.s.over:
+        return (Event.CLEARED, turn.s.over, "sickbay")
     if node is None or case.factor or node.version < case.opened_version:
         return None
     if case.instance and node.instance != case.instance:
@@ -116,8 +120,10 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
     if node.uid != case.uid:
         turn.case = replace(case, uid=node.uid)
         return _rejoined(turn, turn.case)
-    if _is_explained(turn, case):
-        return (Event.CANCELLED, "a common cause explains it; no node is treated for that", "sickbay")
+    if case.phase in UNMARKED and (cause := _explained_by(turn, case)):
+        return (Event.CANCELLED, f"a common cause explains it ({cause}); no node is treated for that", "sickbay")
+    if turn.s.absent and _is_mere_absence(case):
+        return (Event.CANCELLED, turn.s.absent, "sickbay")
     if node.opted_out and not case.cancelled:
         return (Event.CANCELLED, "the node was opted out", "operator")
     if _was_uncordoned(case, node):
@@ -131,9 +137,30 @@ def _rejoined(turn: Turn, case: Case) -> Move | None:
     return (Event.REJOINED, "the node object was deleted and is back, the machine is the same", "platform")
 
 
-def _is_explained(turn: Turn, case: Case) -> bool:
+def _explained_by(turn: Turn, case: Case) -> str:
+    """The open case about a common cause that explains all of this one; "" if none does."""
+    explained = turn.s.explained
+    if not explained or case.factor or case.cancelled or any(d.fault not in explained for d in case.diagnoses):
+        return ""
+    return next((explained[d.fault] for d in case.diagnoses), "")
+
+
+def _is_mere_absence(case: Case) -> bool:
+    """Nothing was done for it yet, and nothing is held against the node but that it is away: then it is let go."""
     untreated = case.phase in UNTREATED and not case.cancelled and not case.rungs_tried
-    return untreated and bool(turn.s.explained) and all(d.fault in turn.s.explained for d in case.diagnoses)
+    return untreated and absence.is_only_evidence(case)
+
+
+def _stands_still(turn: Turn) -> str:
+    """Why nothing is done in an open case, though nobody has paused it: its node is away with many others, or a common
+    cause explains its fault. It keeps its verdict, its mark and its rung, and goes on when that is over."""
+    case = turn.case
+    if case is None or case.factor or case.phase in machine.ENDS:
+        return ""
+    if turn.s.absent and not _is_mere_absence(case):
+        return turn.s.absent
+    cause = _explained_by(turn, case) if case.phase not in UNMARKED else ""
+    return f"a common cause explains it ({cause}): it is not treated while that case is open" if cause else ""
 
 
 def _was_uncordoned(case: Case, node: Node) -> bool:

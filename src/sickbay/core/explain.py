@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
-from sickbay.core import suspicion
+from sickbay.core import absence_words, suspicion
 from sickbay.core.moment import moment
 from sickbay.model import Blame, Case, Diagnosis, Doubt, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
 
@@ -40,6 +40,9 @@ LEVELS: dict[Phase, str] = {
 }
 
 
+ENDED = frozenset({Phase.RESOLVED, Phase.DISMISSED})
+
+
 def headline(diagnoses: Sequence[Diagnosis], catalog: Catalog) -> str:
     """The worst diagnosis in one clause."""
     if not diagnoses:
@@ -55,6 +58,8 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     level = LEVELS.get(case.phase)
     if level is None or (case.newcomer and case.phase is not Phase.ESCALATED):
         return None
+    if case.absence is not None:
+        return absence_words.ended(case, case.absence, why, at) if case.phase in ENDED else None
     what = headline(case.diagnoses, catalog)
     subject = case.factor or case.node
     title = f"{subject}: {what} ({PHASE_WORDS[case.phase]})"

@@ -34,17 +34,18 @@ TABLE: dict[Phase, dict[Event, Phase]] = {
                  E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.COLLECTING: {E.DONE: P.QUEUED, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED,
                    E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
-    P.QUEUED: {E.ADMITTED: P.REPAIRING, E.UNTREATED: P.VERIFYING, E.EXHAUSTED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
+    P.QUEUED: {E.ADMITTED: P.REPAIRING, E.UNTREATED: P.VERIFYING, E.CLEARED: P.CORDONING,
+               E.EXHAUSTED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
                E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.REPAIRING: {E.DONE: P.VERIFYING, E.REPLACED: P.RESOLVED, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED,
-                  E.UNGUARDED: P.CORDONING, E.EXHAUSTED: P.ESCALATED,
+                  E.UNGUARDED: P.CORDONING, E.CLEARED: P.CORDONING, E.EXHAUSTED: P.ESCALATED,
                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.VERIFYING: {E.DONE: P.RETURNING, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED, E.WORSENED: P.QUEUED,
                   E.INCONCLUSIVE: P.ESCALATED, E.UNHELD: P.VERIFYING,
                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.RETURNING: {E.DONE: P.RESOLVED, E.WORSENED: P.CORDONING, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
                   E.UNHELD: P.CORDONING, E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
-    P.ESCALATED: {E.RETRIED: P.CORDONING, E.EXAMINED: P.CORDONING, E.DONE: P.HOLDING,
+    P.ESCALATED: {E.RETRIED: P.CORDONING, E.EXAMINED: P.CORDONING, E.DONE: P.HOLDING, E.CLEARED: P.RESOLVED,
                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.CANCELLING: {E.DONE: P.DISMISSED, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED, E.GONE: P.RESOLVED},
     P.RESOLVED: {},
@@ -56,7 +57,8 @@ ENDS = frozenset(phase for phase, row in TABLE.items() if not row)
 LIVE = frozenset(TABLE) - ENDS
 
 # The next visit of QUEUED verifies only, it tries no rung.
-EXAMINES = frozenset({(P.HOLDING, E.CLEARED), (P.ESCALATED, E.EXAMINED), (P.RETURNING, E.UNHELD)})
+EXAMINES = frozenset({(P.HOLDING, E.CLEARED), (P.QUEUED, E.CLEARED), (P.REPAIRING, E.CLEARED),
+                      (P.ESCALATED, E.EXAMINED), (P.RETURNING, E.UNHELD)})  # fmt: skip
 
 # A hold freezes everything but these.
 THROUGH_HOLD = frozenset({E.CANCELLED, E.GONE})
@@ -143,10 +145,10 @@ def note(case: Case, event: str, *, at: float, by: str, why: str) -> Case:
     return replace(case, journal=(*journal[:8], *journal[9:]), dropped_entries=case.dropped_entries + 1)
 
 
-def start_rung(case: Case, verb: Verb, timeout_s: float, now: float) -> Case:
+def start_rung(case: Case, verb: Verb, timeout_s: float, now: float, args: Mapping[str, str]) -> Case:
     """Name the rung of a case that has just entered REPAIRING, and ask for it."""
     assert case.phase is P.REPAIRING
-    action = Action(f"{case.id}/{case.step}", verb, _place(case, verb))
+    action = Action(f"{case.id}/{case.step}", verb, _place(case, verb), args)
     tried = (*case.rungs_tried, verb)
     return replace(case, rung=verb, rungs_tried=tried, pending=action, deadline=now + timeout_s, unfinished=None)
 
@@ -210,7 +212,7 @@ def release_after_cancel(case: Case) -> Case:
     return replace(case, pending=_action(case, Verb.RELEASE))
 
 
-ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.UNGUARDED, E.GONE})
+ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.UNGUARDED, E.CLEARED, E.GONE})
 
 
 def _unfinished(case: Case, event: Event) -> Action | None:
@@ -224,7 +226,7 @@ def _unfinished(case: Case, event: Event) -> Action | None:
 def _was_refused(case: Case, event: Event) -> bool:
     """It was not let in at the door, never arrived, or was not sent before the node came back: it was not tried."""
     unsent = event is E.REJOINED and case.pending is not None and not case.pending.sends
-    return case.phase is P.REPAIRING and (unsent or event in (E.UNGUARDED, E.EXHAUSTED))
+    return case.phase is P.REPAIRING and (unsent or event in (E.UNGUARDED, E.CLEARED, E.EXHAUSTED))
 
 
 def _rung(case: Case, event: Event) -> Verb | None:
@@ -234,6 +236,16 @@ def _rung(case: Case, event: Event) -> Verb | None:
         return case.rung
     weaker = TREATMENTS[: TREATMENTS.index(case.rung)]
     return weaker[-1] if weaker else None  # so the refused rung is the next one again
+
+
+def may_be_refuted(case: Case) -> bool:
+    """May its evidence still turn out not to be so? Not once it was examined, and not where a person said: treat it."""
+    for entry in reversed(case.journal):
+        if entry.event == E.RETRIED or entry.phase == P.VERIFYING:
+            return False
+        if entry.phase == P.REPAIRING:
+            return True
+    return True
 
 
 def _place(case: Case, verb: Verb) -> Place:

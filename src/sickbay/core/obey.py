@@ -15,16 +15,16 @@ from sickbay.core.turn import Turn
 from sickbay.model import Case, Command, Event, Verb
 
 
-def freeze(turn: Turn) -> None:
+def freeze(turn: Turn, why: str) -> None:
     """A pause freezes like a hold; when it ends the phase gets its whole time again."""
     case = turn.case
-    if case is None or case.paused == bool(turn.s.paused):
+    if case is None or case.paused == bool(why):
         return
-    if turn.s.paused:
-        case = machine.note(case, "PAUSED", at=turn.ctx.now.wall, by="sickbay", why=turn.s.paused)
-        turn.case = replace(case, paused=True, refusal=turn.s.paused)
+    if why:
+        case = machine.note(case, "PAUSED", at=turn.ctx.now.wall, by="sickbay", why=why)
+        turn.case = replace(case, paused=True, refusal=why)
     else:
-        case = machine.note(case, "RESUMED", at=turn.ctx.now.wall, by="sickbay", why="the pause is over")
+        case = machine.note(case, "RESUMED", at=turn.ctx.now.wall, by="sickbay", why="it goes on")
         turn.case = _thaw(turn, replace(case, paused=False, refusal=""))
 
 
@@ -102,6 +102,12 @@ def _reopened(turn: Turn, case: Case, command: Command) -> Case:
     return _note(turn, case, command, command.why if turn.s.case is None else "a case is open already")
 
 
+def _split(turn: Turn, case: Case, command: Command) -> Case:
+    if case.absence is None:
+        return _note(turn, case, command, "it is not about many nodes that are away: there is nothing to split")
+    return replace(_note(turn, case, command), absence=replace(case.absence, split=True))
+
+
 def _refuse(turn: Turn, case: Case, command: Command) -> Case:
     return _note(turn, case, command, f"unknown command {command.verb!r}, nothing done")
 
@@ -112,6 +118,7 @@ OBEY: dict[str, Callable[[Turn, Case, Command], Case]] = {
     "unhold": _unhold,
     "acknowledge": _acknowledge,
     "reopen": _reopened,
+    "split": _split,
     "abort": _by_command(Event.CANCELLED),
     "retry": _by_command(Event.RETRIED),
     "examine": _by_command(Event.EXAMINED),

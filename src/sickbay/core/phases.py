@@ -19,6 +19,7 @@ from sickbay.model import (
     Lost,
     NodeRecord,
     Phase,
+    Refuted,
     Severity,
     Status,
     Unguarded,
@@ -162,9 +163,21 @@ def _collecting(turn: Turn, case: Case) -> Said:
     return _failure(turn)
 
 
+def is_refuted(turn: Turn, case: Case) -> bool:
+    """What its row names has cleared everything that is held against the node, and that is still believed."""
+    if case.newcomer or latches_of(turn, case) or not machine.may_be_refuted(case):
+        return False
+    return triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch)
+
+
+REFUTED = "a later observation does not show it any more; it is examined instead of treated"
+
+
 def _queued(turn: Turn, case: Case) -> Said:
     if case.examine:
         return (Event.UNTREATED, "examined only, no treatment")
+    if is_refuted(turn, case):
+        return (Event.CLEARED, REFUTED)
     verb = machine.next_rung(case, plan.allowed(case, turn.ctx.policy, turn.ctx.verbs, turn.ctx.ceilings))
     if verb is None and case.visits <= 1 and case.rung is None:
         return (Event.UNTREATED, "no treatment is allowed or known for this; the checks decide")
@@ -190,6 +203,10 @@ def _for_a_person(turn: Turn, case: Case, verb: Verb) -> str:
 
 def _repairing(turn: Turn, case: Case) -> Said:
     outcome, verb = turn.outcome, case.rung
+    if isinstance(outcome, Refuted):
+        return (Event.CLEARED, f"{outcome.why}; it is examined instead of treated")
+    if case.pending is not None and not case.pending.sends and is_refuted(turn, case):
+        return (Event.CLEARED, REFUTED)
     if isinstance(outcome, Unguarded | Lost):  # nothing was done to the node, so nothing stronger is called for
         event = Event.EXHAUSTED if case.unguarded >= 2 else Event.UNGUARDED
         refused = isinstance(outcome, Unguarded)
@@ -257,11 +274,11 @@ def _escalated(turn: Turn, case: Case) -> Said:
     return None
 
 
-def _noted_end(turn: Turn, case: Case, outcome: Done | Failed | Lost | Unguarded) -> Case:
+def _noted_end(turn: Turn, case: Case, outcome: Done | Failed | Lost | Unguarded | Refuted) -> Case:
     """What became of the treatment that had been sent: whoever cancelled wants to know whether it still happened."""
     assert case.unfinished is not None
     said = outcome.detail if isinstance(outcome, Done) else outcome.why
-    undone = isinstance(outcome, Lost | Unguarded)
+    undone = isinstance(outcome, Lost | Unguarded | Refuted)
     words = f"{case.unfinished.verb} was not done to the node" if undone else f"{case.unfinished.verb} had begun"
     event = "WITHDRAWN" if undone else "ENDED"
     return machine.note(case, event, at=turn.ctx.now.wall, by="sickbay", why=f"{words}: {said}" if said else words)
@@ -277,7 +294,7 @@ def _cancelling(turn: Turn, case: Case) -> Said:
     if case.factor:
         return (Event.DONE, "closed")
     if case.unfinished is not None:
-        if isinstance(turn.outcome, Done | Failed | Lost | Unguarded):
+        if isinstance(turn.outcome, Done | Failed | Lost | Unguarded | Refuted):
             turn.case = machine.release_after_cancel(_noted_end(turn, case, turn.outcome))
             turn.outcome = None
         return None

@@ -45,7 +45,12 @@ def until(record: NodeRecord, latch: Latch) -> float:
 
 def is_left_by(case: Case, event: str) -> bool:
     """Does the case end without proof of health? `event`: what ended it."""
-    return case.cancelled or case.phase is Phase.DEFERRED or event == "TIMED_OUT"
+    return (case.cancelled and not _let_go_by_us(case)) or case.phase is Phase.DEFERRED or event == "TIMED_OUT"
+
+
+def _let_go_by_us(case: Case) -> bool:
+    """Because something that many nodes share explains it: nobody said that this fault is to be left in peace."""
+    return any(entry.event == "CANCELLED" and entry.by == "sickbay" for entry in case.journal)
 
 
 def after(record: NodeRecord, case: Case, policy: Policy, now: float) -> Mapping[str, float]:

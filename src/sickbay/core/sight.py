@@ -22,8 +22,10 @@ def note_readiness(turn: Turn) -> None:
     if record.instance and record.instance != node.instance:
         doubts = suspicion.moved(record, node)
         record = replace(record, latched=(), seen={}, quiet={}, past=(), told={}, doubts=doubts, lemon="")
-    since = None if node.ready else (record.not_ready_since if record.not_ready_since is not None else now)
-    latched = tuple(la for la in record.latched if not (node.ready and la.fault == "node-not-ready"))
+    known = turn.s.away_since if record.not_ready_since is None else record.not_ready_since
+    since = None if node.ready else (known if known is not None else now)
+    faults = turn.ctx.catalog.faults
+    latched = tuple(la for la in record.latched if not (node.ready and faults[la.fault].cleared_by == "ready"))
     turn.record = replace(record, instance=node.instance, not_ready_since=since, latched=latched)
 
 
@@ -56,7 +58,8 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     """What the controller itself sees: a node that stays away, a part that must not come back."""
     now, found = turn.ctx.now, []
     since = turn.record.not_ready_since
-    if since is not None and now.watch >= since + turn.ctx.policy.unreachable_s and turn.case is None:
+    missed = since is not None and now.watch >= since + turn.ctx.policy.unreachable_s
+    if missed and since is not None and turn.case is None and not turn.s.absent and not node.leaving:
         away = f"{node.name} has not been ready for {(now.watch - since) / 60:.0f} minutes"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
     for gpu in node.gpus:
@@ -111,10 +114,6 @@ def _tell_remarks(turn: Turn, remarks: tuple[Finding, ...]) -> None:
 
 
 def explain_away(turn: Turn) -> None:
-    """Faults that a common cause explains are no illness of this node."""
-    if not turn.s.explained:
-        return
-    turn.record = replace(
-        turn.record, latched=tuple(la for la in turn.record.latched if la.fault not in turn.s.explained)
-    )
-    turn.fresh = tuple(d for d in turn.fresh if d.fault not in turn.s.explained)
+    """What a common cause explains makes no case better or worse. Its verdict stays: explained is not good."""
+    if turn.s.explained:
+        turn.fresh = tuple(d for d in turn.fresh if d.fault not in turn.s.explained)

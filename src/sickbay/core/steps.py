@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, machine, plan, quiet, triage
+from sickbay.core import absence, explain, machine, plan, quiet, triage
 from sickbay.core.turn import Move, Turn
 from sickbay.model import Case, Phase, Verb, When
 
@@ -29,7 +29,7 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
     if moved.phase is Phase.REPAIRING:
         verb = machine.next_rung(case, plan.allowed(case, policy, turn.ctx.verbs, turn.ctx.ceilings))
         assert verb is not None, "ADMITTED without a rung"
-        moved = machine.start_rung(moved, verb, plan.timeout_of(case.plan, verb), now.watch)
+        moved = machine.start_rung(moved, verb, plan.timeout_of(case.plan, verb), now.watch, _unless_ready(turn, case))
     elif moved.phase is Phase.CORDONING:
         mark = turn.s.node.mark if turn.s.node else ""
         moved = replace(moved, ours=True)
@@ -42,6 +42,12 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         settle = max((turn.ctx.catalog.faults[d.fault].settle_s for d in moved.diagnoses), default=0.0)
         moved = replace(moved, pending=replace(moved.pending, ask_at=now.watch + settle))
     return _with_notice(turn, moved, why)
+
+
+def _unless_ready(turn: Turn, case: Case) -> dict[str, str]:
+    """Where absence is all there is, the door looks once more whether the node is still away."""
+    believed = triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch)
+    return {"unless": "ready"} if believed and absence.is_only_evidence(case) else {}
 
 
 def _how_to_drain(turn: Turn, case: Case) -> dict[str, str]:

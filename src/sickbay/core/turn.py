@@ -69,11 +69,15 @@ class NodeSlice:
         False  # a job that makes steps runs here; stricter than busy: one that is being started does not count
     )
     paused: str = ""
-    explained: frozenset[str] = frozenset()  # faults that a common cause explains, for this node
+    explained: Mapping[str, str] = field(default_factory=dict)  # fault -> open case about a common cause of it
     condemned: frozenset[str] = frozenset()  # serials that must not come back
     stray: str = ""  # our mark, read directly just now, of a case that has no record
     lost: Case | None = None  # its record, if somebody deleted it while we looked on
     mute: bool = False  # the whole pool's instruments are silent: one notice says so, not one per node
+    away_since: float | None = None  # watch time since when it has not been ready, by our own looking
+    absent: str = ""  # why nothing is done to a node that is away: many are, and one case is about what they share
+    over: str = ""  # why a case about something shared has ended by itself
+    exchange: bool = False  # a person approved REPLACE for all that went away with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ import msgspec
 from sickbay.kube import names
 from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject
-from sickbay.model import Action, Failed, Lost, Outcome, Unguarded, Verb
+from sickbay.model import Action, Failed, Lost, Outcome, Refuted, Unguarded, Verb
 from sickbay.platforms.kubernetes.site import Site
-from sickbay.platforms.kubernetes.views import boot_of, instance_of
+from sickbay.platforms.kubernetes.views import boot_of, instance_of, is_ready
 
 SENT = "sent"  # the provider was, or may have been, called
 STARTING = "starting"  # POWER_CYCLE: it was seen without power, and is being started
@@ -97,6 +97,8 @@ def _begin(site: Site, action: Action, guard: Guard) -> tuple[NodeObject, Treatm
     why = guard(site, action) if node else f"there is no node {action.place.node}"
     if why or node is None:
         return Unguarded(why)
+    if action.args.get("unless") == "ready" and is_ready(node):
+        return Refuted(f"{action.place.node} was away and is ready again")
     made = Treatment(
         action.key, action.verb.value, site.clock.now(), boot_of(node), instance_of(node),
         uid=node.metadata.uid, machine=node.spec.provider_id,

@@ -27,6 +27,7 @@ from sickbay.model import (
     NodeDeleted,
     Outcome,
     Progress,
+    Refuted,
     Retry,
     Started,
     Status,
@@ -338,6 +339,8 @@ class SimulatedPlatform:
         if why or node is None:
             self.world.note("unguarded", action.place.node, key=action.key, why=why.replace(" ", "_"))
             return Unguarded(why)
+        if action.args.get("unless") == "ready" and node.ready:
+            return Refuted(f"{node.name} was away and is ready again")
         if self.world.services.is_away("provider") and self.world.network.by_provider(action.verb):
             return Retry(ASK_AGAIN_S, "the provider's API does not answer")
         if not self.world.network.reaches(action.verb, node):

@@ -1,0 +1,214 @@
+"""Nodes that are away at the same time: keeps count, and keeps the one case about what they share.
+
+core/absence.py decides; here it is gathered who is away, and written what was decided. Called by controller/desk.py
+once a pass and for each node's slice. Cost: nothing while nobody is away; then it follows who is. It treats nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sickbay.controller.asking import Unsaid
+from sickbay.controller.heartbeats import Heartbeats
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
+from sickbay.core import absence as core
+from sickbay.core import absence_words as words
+from sickbay.core import keeping
+from sickbay.core.turn import Now
+from sickbay.model import Absence, Case, Node, NodeRecord, Notice, Phase, RecoveryPhase, Verb
+from sickbay.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a node's own decision needs to know of it."""
+
+    since: float | None = None
+    absent: str = ""
+    exchange: bool = False
+
+
+class Absences:
+    def __init__(self, view: View, records: Records, settings: Settings, unsaid: Unsaid) -> None:
+        self._view, self._records, self._settings = view, records, settings
+        self._unsaid = unsaid
+        self._boots: dict[str, str] = {}  # of members, when they went away
+        self._members: set[str] = set()
+        self._seen: tuple[object, ...] = ()
+        self.over = ""  # why its case has ended by itself, until that is written
+        self.due: float | None = None  # watch time of the next look that time alone makes necessary
+
+    # -- for each node's decision
+
+    def member(self, name: str, now: Now) -> Member:
+        since = self._view.away.get(name)
+        if name not in self._view.away or since is None:
+            return Member()
+        ledger, case = self._records.ledger, self._case()
+        if name in self._members and case is not None:
+            return Member(since, f"it is away together with many others ({case.id}): nothing is done to it")
+        if since <= ledger.left_at and now.watch < ledger.left_at + self._settings.policy.quiet_s:
+            return Member(since, "people closed the case about the nodes that went away with it, and look after it")
+        return Member(since, exchange=since <= ledger.replaced_at)
+
+    def forbids(self, case: Case, now: Now, heartbeats: Heartbeats) -> str:
+        """Why a node that went away alone is not taken out, or not treated, now; "" when it may be."""
+        node, since = self._view.nodes.get(case.node), self._view.away.get(case.node)
+        if node is None or since is None or not core.is_only_evidence(case):
+            return ""
+        cut_off = core.cut_off(case, node, self._witness(node, since, heartbeats))
+        if cut_off or case.phase is Phase.WAITING:
+            return cut_off
+        return core.too_soon(case, since, now.watch, self._settings.controller)
+
+    def _witness(self, node: Node, since: float, heartbeats: Heartbeats) -> str:
+        """Who else says that this machine is alive; "" if nobody does."""
+        if node.machine == "running":
+            return "its provider says that the machine runs and answers"
+        if heartbeats.last(node.name) > since + core.COUNTED_S:
+            return "its agent is still heard by another road"
+        jobs = [r.value for r in self._view.recoveries.values() if node.name in r.value.nodes]
+        moving = [r.job for r in jobs if r.phase is RecoveryPhase.RUNNING and r.progressed > since + core.COUNTED_S]
+        return f"{moving[0]}, which has ranks on it, still makes steps" if moving else ""
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Who counts as out without having been taken out by anybody."""
+        return frozenset(self._members)
+
+    def _case(self) -> Case | None:
+        stored = self._view.cases.get(core.NAME)
+        return stored.value if stored else None
+
+    # -- once a pass
+
+    def look(self, now: Now) -> None:
+        """Count who is away; open, widen or end the one case about them."""
+        case = self._case()
+        if not self._view.away and case is None and not self._members:
+            self.due = None
+            return
+        self._stamp(now)
+        away = self._away(now)
+        seen = (case and case.step, case and case.absence and case.absence.split, case and case.approved,
+                tuple(a.node for a in away))  # fmt: skip
+        if seen == self._seen and (self.due is None or now.watch < self.due):
+            return
+        self._seen = seen
+        scope = core.scope_of(away, self._view.members, self._settings.controller)
+        if case is not None and case.absence is not None:
+            self._go_on(case, case.absence, away, scope, now)
+        elif scope and core.lasts(away, now.watch):
+            self._open([a for a in away if core.belongs(a.keys, scope)], scope, now)
+        self._count(away, now)
+
+    def _stamp(self, now: Now) -> None:
+        """Since when each is away. A node whose record knows it from the leader before has been away as long."""
+        for name in [name for name, since in self._view.away.items() if since is None]:
+            known = self._view.records.get(name)
+            since = known.value.not_ready_since if known else None
+            self._view.away[name] = now.watch if since is None else min(since, now.watch)
+
+    def _away(self, now: Now) -> list[core.Absentee]:
+        found = []
+        for name, since in self._view.away.items():
+            node, stored = self._view.nodes.get(name), self._view.cases.get(name)
+            case = stored.value if stored else None
+            if node is None or since is None:
+                continue
+            if core.is_alone(since, self._records.ledger) or core.excuse(node, case):
+                continue
+            if not core.is_known_dead(case, now.watch):
+                found.append(core.Absentee(name, since, core.keys_of(node)))
+        return found
+
+    def _open(self, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:
+        known = self._view.records.get(core.NAME)
+        record = known.value if known else NodeRecord(core.NAME, cluster=self._settings.cluster)
+        again = bool(record.past) and now.watch - record.past[-1].ended <= core.SAME_S
+        record = replace(record, last_n=record.last_n + 1)
+        case = core.open_case(
+            away, scope, self._view.members, n=record.last_n, now=now.watch, at=now.wall, cluster=self._settings.cluster
+        )
+        if not again and case.absence is not None:
+            case = self._telling(case, words.began(case, case.absence, now.wall), "began")
+        self._records.put_case(case, False, ())
+        self._records.put_record(record)
+        log.warning("case=%s opened: %s", case.id, case.journal[0].why)
+
+    def _go_on(self, case: Case, absence: Absence, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:
+        counted = core.counted(absence, away, scope, self._view.members, now.watch)
+        fresh = replace(case, absence=counted)
+        ending = core.ending(counted, case.approved, now.watch)
+        if ending is not None:
+            self._end(*ending, case.approved, now)
+        elif now.watch >= counted.since + core.LOST_S and counted.count and "lost" not in counted.told:
+            told = words.lost(fresh, counted, self._gpus(away), self._jobs_hurt(), now.wall)
+            fresh = self._telling(fresh, told, "lost")
+        grown = fresh.notices != case.notices or counted.scope != absence.scope
+        if fresh != case:
+            self._records.put_case(fresh, False, (), patience=keeping.NOW if grown else keeping.LATER_S)
+
+    def _telling(self, case: Case, notice: Notice, what: str) -> Case:
+        assert case.absence is not None
+        self._unsaid[notice.key] = ("node", case.node, notice)
+        told = replace(case.absence, told=(*case.absence.told, what))
+        return replace(case, absence=told, notices=(*case.notices, notice)[-8:])
+
+    def _end(self, why: str, alone: bool, approved: Sequence[Verb], now: Now) -> None:
+        """The case itself is ended where all cases are, by core/decide.py."""
+        self.over = why
+        self._view.touch_node(core.NAME)
+        if alone:
+            ledger = self._records.ledger
+            replaced = now.watch if Verb.REPLACE in approved else ledger.replaced_at
+            self._records.put_ledger(replace(ledger, split_at=now.watch, replaced_at=replaced))
+
+    def ended(self, case: Case, now: Now) -> None:
+        """Its case is closed. Where people said abort, who is away now is theirs for a while."""
+        self.over, self._seen = "", ()
+        if case.phase is Phase.DISMISSED:
+            self._records.put_ledger(replace(self._records.ledger, left_at=now.watch))
+
+    def _count(self, away: list[core.Absentee], now: Now) -> None:
+        """Who belongs to it now; those who joined or left have a decision to make of their own."""
+        case = self._case()
+        scope = case.absence.scope if case is not None and case.absence is not None else ()
+        members = {a.node for a in away if core.belongs(a.keys, scope)} if scope else set()
+        for name in sorted(members ^ self._members):
+            self._view.touch_node(name)
+        for name in members - self._members:
+            self._boots[name] = self._view.nodes[name].boot_id
+        for name in self._members - members:
+            self._came_back(name)
+        self._members = members
+        self.due = self._next_look(case, now)
+        self._view.due("node", core.NAME, self.due)
+
+    def _came_back(self, name: str) -> None:
+        """With another boot it is examined (by its own agent's next cycle) before it gets managed work."""
+        node, boot = self._view.nodes.get(name), self._boots.pop(name, "")
+        if node is not None and node.ready and boot and node.boot_id != boot:
+            self._view.unproved.add(name)
+        self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
+
+    def _next_look(self, case: Case | None, now: Now) -> float | None:
+        times = [since + core.COUNTED_S for since in self._view.away.values() if since is not None]
+        times += core.next_look(case.absence) if case is not None and case.absence is not None else []
+        return min((t for t in times if t > now.watch), default=None)
+
+    def _gpus(self, away: list[core.Absentee]) -> int:
+        return sum(self._view.nodes[a.node].gpus_expected for a in away if a.node in self._members)
+
+    def _jobs_hurt(self) -> tuple[str, ...]:
+        """Jobs with nodes among those away that do not run."""
+        hurt = [
+            job for job, stored in self._view.recoveries.items()
+            if stored.value.phase is not RecoveryPhase.RUNNING and self._members.intersection(stored.value.nodes)
+        ]  # fmt: skip
+        return tuple(sorted(hurt))

@@ -1,0 +1,235 @@
+"""Absence of many: nodes that are away at the same time are one case about what they share; none of them is treated.
+
+26 of 64 healthy nodes were rebooted for a network that was cut for two hours; a rack without power was replaced. Here
+it is decided who counts as away, when they are many, what they share and when it is over. Pure; called by
+controller/absences.py with everybody who is away now. It must never look at a clock, a node object or a limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Phase, Place, Plan, Severity, Verb, When
+from sickbay.settings import ControllerSettings
+
+NAME = "absence"  # what its case and its record are about, where others name a node
+FAULT = "nodes-absent"
+LONE_FAULT = "node-not-ready"  # of one node that is away alone
+FLEET = ("fleet",)
+
+COUNTED_S = 60.0  # all of them away for a shorter time: a control plane that hiccups
+ENDS_S = 600.0  # nobody away for so long: it is over
+MOSTLY = 0.8  # of those who were away at its worst
+MOSTLY_S = 1_800.0  # so many have been back for so long: the rest have something of their own
+LOST_S = 3_600.0  # then people are told what is lost and what they may decide
+SAME_S = 3_600.0  # away again so soon: the same incident, about which people know
+COVERS = 0.8  # of the absent nodes: then a factor is named as what they share
+NAMES = 20
+SMALL_POOLS = (2, 3)
+DEAD = frozenset({"dead", "retired"})  # by its provider's word: it will not come back by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Absentee:
+    node: str
+    since: float  # watch time
+    keys: tuple[str, ...]  # "pool:x" and what it shares with others: "rack=r7", "driver=570"
+
+
+# --- who is away ------------------------------------------------------------------------------------------------------
+
+
+def keys_of(node: Node) -> tuple[str, ...]:
+    named = [f"{name}={value}" for name, value in node.factors.items()]
+    for name, value in (("rack", node.rack), ("domain", node.domain)):
+        if value and f"{name}={value}" not in named:
+            named.append(f"{name}:{value}")
+    return (f"pool:{node.pool}", *named)
+
+
+def excuse(node: Node, case: Case | None) -> str:
+    """Why a node that is not ready is not missed; "" if it is."""
+    if node.gone:
+        return "its machine is gone"
+    if node.leaving:
+        return node.leaving
+    if node.others:
+        return f"it is held by {', '.join(node.others)}"
+    if node.machine in DEAD:
+        return f"its provider calls it {node.machine}"
+    if case is not None and _by_our_doing(case):
+        return f"it is being treated in {case.id}"
+    return ""
+
+
+def _by_our_doing(case: Case) -> bool:
+    """A treatment of ours was sent: that it is away says nothing about a network."""
+    sent = case.pending is not None and case.pending.sends > 0
+    return case.unfinished is not None or (case.phase is Phase.REPAIRING and sent)
+
+
+def is_known_dead(case: Case | None, now: float, after_s: float = 86_400.0) -> bool:
+    """It rests with a person after we have treated it in vain, and has for a day: no company for somebody new."""
+    return (
+        case is not None and case.phase is Phase.ESCALATED and bool(case.rungs_tried) and now - case.entered >= after_s
+    )
+
+
+def is_alone(since: float, ledger: Ledger) -> bool:
+    """Was the case about many split, or closed, since this node went away?"""
+    return since <= max(ledger.split_at, ledger.left_at)
+
+
+# --- are they many, and what do they share ----------------------------------------------------------------------------
+
+
+def scope_of(away: Sequence[Absentee], members: Mapping[str, int], limits: ControllerSettings) -> tuple[str, ...]:
+    """("fleet",), or the factors of which too many nodes are away at once; () while they are not many."""
+    total = members.get("fleet", 0)
+    if len(away) >= limits.absent_nodes and len(away) >= limits.absent_share * total:
+        return FLEET
+    counted = Counter(key for absentee in away for key in absentee.keys)
+    return tuple(sorted(key for key, n in counted.items() if _is_much_of(n, key, members, limits)))
+
+
+def _is_much_of(n: int, key: str, members: Mapping[str, int], limits: ControllerSettings) -> bool:
+    total = members.get(key, 0)
+    if key.startswith("pool:") and total in SMALL_POOLS:
+        return n >= total
+    return n >= limits.absent_nodes and n >= limits.absent_factor_share * total
+
+
+def lasts(away: Sequence[Absentee], now: float) -> bool:
+    """Has the first of them been away long enough to be worth a word? Who joins him counts at once."""
+    return any(now >= absentee.since + COUNTED_S for absentee in away)
+
+
+def belongs(keys: Iterable[str], scope: Sequence[str]) -> bool:
+    return tuple(scope) == FLEET or any(key in scope for key in keys)
+
+
+def shared_by(away: Sequence[Absentee], members: Mapping[str, int]) -> str:
+    """What nearly all of them have in common and the fewest others have, in words."""
+    best: tuple[float, int, str] | None = None
+    for _, values in sorted(_by_kind(away).items()):
+        covered = sum(values.values())
+        total = sum(members.get(key, n) for key, n in values.items())
+        if covered >= COVERS * len(away) and total < members.get("fleet", 0):
+            best = max(filter(None, (best, (covered / max(1, total), -len(values), ", ".join(sorted(values)[:4])))))
+    return best[2] if best and best[0] >= 0.5 else "the network or the power of the whole fleet, or its control plane"
+
+
+def _by_kind(away: Sequence[Absentee]) -> dict[str, Counter[str]]:
+    """Of each kind of factor the values of which several are away: one of many racks says nothing."""
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for key, n in Counter(key for absentee in away for key in absentee.keys).items():
+        if n > 1:
+            kinds[key.replace(":", "=").partition("=")[0]][key] = n
+    return kinds
+
+
+# --- the life of the one case -----------------------------------------------------------------------------------------
+
+
+def open_case(
+    away: Sequence[Absentee], scope: tuple[str, ...], members: Mapping[str, int], *, n: int, now: float, at: float,
+    cluster: str,
+) -> Case:  # fmt: skip
+    """A person owns it from the start; no node is touched."""
+    shared = shared_by(away, members)
+    absence = Absence(scope, shared, min(a.since for a in away), len(away), len(away), _names(away))
+    why = f"{len(away)} nodes are away together; what they share: {shared}"
+    diagnosis = Diagnosis(
+        FAULT, Place(""), Severity.MONITOR, When.IDLE, 0.9, (why,), at, "monitor.nodes-absent", "monitor"
+    )
+    return Case(
+        id=f"{NAME}.{n}", node=NAME, uid="", pool="", diagnoses=(diagnosis,), plan=Plan(), phase=Phase.ESCALATED,
+        step=0, opened_at=at, entered=now, deadline=None, cluster=cluster, factor=NAME, first_evidence_at=at,
+        absence=absence,
+        journal=(Entry(0, "OPENED", at, "sickbay", why, Phase.ESCALATED.value),),
+        timeline=((Phase.ESCALATED.value, at),),
+    )  # fmt: skip
+
+
+def _names(away: Sequence[Absentee]) -> tuple[str, ...]:
+    return tuple(sorted(a.node for a in away)[:NAMES])
+
+
+def counted(
+    absence: Absence, away: Sequence[Absentee], scope: tuple[str, ...], members: Mapping[str, int], now: float
+) -> Absence:
+    """The absence as it stands: who belongs to it now, and since when most or all are back. Its scope only grows."""
+    scope = absence.scope if absence.scope == FLEET or not scope else _wider(absence.scope, scope)
+    mine = [a for a in away if belongs(a.keys, scope)]
+    if len(mine) > absence.most or scope != absence.scope:
+        shared = shared_by(mine, members) if mine else absence.shared
+        absence = replace(absence, scope=scope, most=max(len(mine), absence.most), names=_names(mine), shared=shared)
+    mostly = len(mine) <= (1 - MOSTLY) * absence.most
+    return replace(
+        absence, count=len(mine),
+        mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),
+    )  # fmt: skip
+
+
+def _wider(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return FLEET if new == FLEET else tuple(sorted({*old, *new}))
+
+
+def _since(before: float | None, holds: bool, now: float) -> float | None:
+    if not holds:
+        return None
+    return now if before is None else before
+
+
+def ending(absence: Absence, approved: Sequence[Verb], now: float) -> tuple[str, bool] | None:
+    """(why it is over, are the rest treated alone from now on), or None while it goes on."""
+    if absence.all_back is not None and now >= absence.all_back + ENDS_S:
+        return (f"all are back and have been ready for {ENDS_S / 60:.0f} minutes", False)
+    if Verb.REPLACE in approved:
+        return (f"a person approved REPLACE for the {absence.count} that are still away", True)
+    if absence.split:
+        return (f"a person split it: the {absence.count} that are still away are treated one by one", True)
+    if absence.mostly_back is not None and now >= absence.mostly_back + MOSTLY_S:
+        back = absence.most - absence.count
+        why = f"{back} of {absence.most} have been back for half an hour; the other {absence.count} are treated alone"
+        return (why, True)
+    return None
+
+
+def next_look(absence: Absence) -> list[float]:
+    """Watch times at which time alone changes something."""
+    times = [absence.since + LOST_S] if "lost" not in absence.told else []
+    times += [absence.all_back + ENDS_S] if absence.all_back is not None else []
+    times += [absence.mostly_back + MOSTLY_S] if absence.mostly_back is not None else []
+    return times
+
+
+# --- one node that is away alone --------------------------------------------------------------------------------------
+
+
+def is_only_evidence(case: Case) -> bool:
+    """Nothing is held against this node but that it does not answer."""
+    return bool(case.diagnoses) and all(d.fault == LONE_FAULT for d in case.diagnoses)
+
+
+def too_soon(case: Case, since: float | None, now: float, limits: ControllerSettings) -> str:
+    """Why a node that went away alone is not treated yet; "" when it may be."""
+    if not is_only_evidence(case) or since is None or now >= since + limits.company_s:
+        return ""
+    return (
+        f"{case.node} has been away for {(now - since) / 60:.0f} minutes; before it is treated we wait until "
+        f"{limits.company_s / 60:.0f} minutes have passed, to see whether others go away too"
+    )
+
+
+def cut_off(case: Case, node: Node | None, witness: str) -> str:
+    """Why a node that does not answer is not touched: somebody else says that it is alive. "" when it may be. A person
+    who approves REBOOT has looked."""
+    if node is None or node.ready or not witness or not is_only_evidence(case) or Verb.REBOOT in case.approved:
+        return ""
+    return (
+        f"{case.node} is cut off, not down: {witness}. It is left alone until it answers; to treat it all the same: "
+        f"sickbay case approve {case.id} --verb REBOOT"
+    )

@@ -1,0 +1,61 @@
+"""What people are told when many nodes are away together: that it began, what is lost after an hour, that it is over.
+
+Called by core/explain.py and controller/absences.py. At most three notices an incident. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sickbay.model import Absence, Case, Notice, Phase
+
+NAMED = 8
+
+
+def began(case: Case, absence: Absence, at: float) -> Notice:
+    body = [
+        f"{absence.count} nodes stopped answering at the same time: {_names(absence)}.",
+        f"What they share: {absence.shared}. Look there first.",
+        "None of them is cordoned or treated. Jobs with ranks there are not started elsewhere while those ranks may "
+        "still run and write. Who comes back goes on as before; this case ends by itself.",
+        _choices(case),
+    ]
+    title = f"{absence.count} nodes are away together"
+    return Notice(f"{case.id}/began", "urgent", title, "\n".join(body), case.id, at)
+
+
+def lost(case: Case, absence: Absence, gpus: int, jobs: Sequence[str], at: float) -> Notice:
+    standing = f"Jobs that stand still for it: {', '.join(jobs[:NAMED])}{_more(len(jobs))}." if jobs else ""
+    body = [
+        f"{absence.count} nodes ({gpus} GPUs) have been away for an hour: {_names(absence)}. "
+        f"What they share: {absence.shared}.",
+        *([standing] if standing else []),
+        _choices(case),
+    ]
+    title = f"{absence.count} nodes have been away for an hour"
+    return Notice(f"{case.id}/lost", "urgent", title, "\n".join(body), case.id, at)
+
+
+def ended(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
+    """Nothing where nobody was told that it began: it is the return of an incident that people know."""
+    if "began" not in absence.told:
+        return None
+    how = "left to people" if case.phase is Phase.DISMISSED else "over"
+    body = f"{why[:1].upper()}{why[1:]}. At its worst {absence.most} were away."
+    return Notice(f"{case.id}/over", "info", f"The absence of {absence.most} nodes is {how}", body, case.id, at)
+
+
+def _choices(case: Case) -> str:
+    return (
+        f"You may decide: sickbay case split {case.id} (treat those still away one by one, within the limits), "
+        f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
+        "(exchange those still away)."
+    )
+
+
+def _names(absence: Absence) -> str:
+    return ", ".join(absence.names[:NAMED]) + _more(absence.most)
+
+
+def _more(total: int) -> str:
+    return f" and {total - NAMED} more" if total > NAMED else ""
