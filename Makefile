@@ -26,8 +26,9 @@ test: $(STAMP) ## Everything: ruff, mypy --strict, the import contract, all test
 lint: $(STAMP) ## Only ruff, mypy --strict and the import contract
 	@tools/lint
 
-soak: $(STAMP) ## The long proof: 5,000 simulated seeds, every mutant, 100,000 fuzzed inputs
+soak: $(STAMP) ## The long proof: 5,000 simulated seeds, every mutant, does it help, 100,000 fuzzed inputs
 	$(BIN)/sickbay sim check --seeds 5000
+	$(BIN)/sickbay sim compare --seeds 12
 	$(BIN)/sickbay sim mutants
 	tools/atheris $(BIN)/python tools/fuzz.py 100000
 	SICKBAY_FUZZ=100000 $(BIN)/python -m pytest -n 2 -k fuzz
