@@ -40,7 +40,7 @@ def test_a_job_is_let_run_on_the_good_nodes_there_are_and_asks_for_the_missing_o
     assert (r.phase, r.nodes, r.expects) == (P.RESTARTING, ("n2", "n3", "n4"), 1)
     assert r.pending is not None
     assert (r.pending.verb, r.pending.nodes, r.pending.args["on_demand"]) == (Verb.RESTART_JOB, r.nodes, "1")
-    assert r.journal[-1].why == ("3 nodes are good and free, 1 more is made on demand once the job waits for them")
+    assert r.journal[-1].why == "3 nodes known to be good and free; 1 more will be made on demand, once it waits"
 
 
 def test_with_enough_good_nodes_nothing_is_asked_for() -> None:
@@ -66,7 +66,7 @@ def test_that_nodes_come_on_demand_is_remembered_when_the_autoscaler_has_removed
 def test_what_was_asked_for_is_waited_for_and_nothing_else_is_asked_meanwhile() -> None:
     r = after(restarting(), pending())
     assert (r.phase, r.pending) == (P.RESTARTING, None)
-    assert r.refusal == "attempt 2 waits for 1 nodes that are made on demand"
+    assert r.refusal == "attempt 2 waits for 1 node to be made on demand"
     again = after(r, pending(), 1_100.0 + POLICY.arrival_s - 1)
     assert (again.phase, again.arrivals) == (P.RESTARTING, 0)
 

@@ -41,16 +41,17 @@ def at_hand(job: Job, good: Sequence[str], suspects: Sequence[str], most: int) -
 
 
 def words(nodes: Sequence[str], missing: int) -> str:
-    return (
-        f"{len(nodes)} nodes are good and free, {missing} more {'is' if missing == 1 else 'are'} made on demand "
-        "once the job waits for them"
-    )
+    return f"{_nodes(len(nodes))} known to be good and free; {missing} more will be made on demand, once it waits"
+
+
+def _nodes(many: int) -> str:
+    return f"{many} node{'' if many == 1 else 's'}"
 
 
 def wait(r: Recovery, job: Job, policy: JobPolicy, now: Now) -> tuple[tuple[JobEvent, str] | None, Recovery]:
     """Some of its ranks have no node yet. Each `arrival_s` in vain counts; after the last one the job is stopped, so
     that nothing asks any more."""
-    why = f"attempt {job.attempt} waits for {r.expects} nodes that are made on demand"
+    why = f"attempt {job.attempt} waits for {_nodes(r.expects)} to be made on demand"
     if not r.refusal:
         return None, replace(r, refusal=why, deadline=now.watch + policy.arrival_s)
     if r.deadline is None or now.watch < r.deadline:
@@ -59,7 +60,7 @@ def wait(r: Recovery, job: Job, policy: JobPolicy, now: Now) -> tuple[tuple[JobE
     if r.arrivals < policy.arrivals:
         return None, replace(r, refusal=f"{why}; none has come within {policy.arrival_s / 60:.0f} minutes yet")
     gone = replace(r, attempt=max(r.attempt, job.attempt), barren=r.barren - 1)
-    return (E.ABSENT, f"{r.expects} nodes were asked for and did not come"), gone
+    return (E.ABSENT, f"{_nodes(r.expects)} asked for, and none came {r.arrivals} times"), gone
 
 
 def came_sick(r: Recovery) -> Recovery:
