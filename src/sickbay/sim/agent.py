@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sickbay.model import Finding, Gpu, Status
 from sickbay.sim import judge
 from sickbay.sim.hardware import SimNode
-from sickbay.sim.host import SimHost
+from sickbay.sim.host import SimHost, misread
 
 if TYPE_CHECKING:
     from sickbay.sim.world import World
@@ -33,7 +33,7 @@ class Agents:
             world.after(world.cycle_s, self._beat)
 
     def host(self, node: SimNode) -> SimHost:
-        return SimHost(self.world, node)
+        return SimHost(self.world, node) if not node.agent_fault else misread(self.world, node)
 
     def numbers(self, node: SimNode) -> Iterator[int]:
         """The agent's own counter: ids are ordered within a boot and never repeat."""
@@ -44,7 +44,7 @@ class Agents:
     def examine(self, node: SimNode, names: tuple[str, ...], answers: str = "") -> list[Finding]:
         """These checks on this node, now: by its own cycle, or because somebody asked for a verification."""
         host, numbers, now = self.host(node), self.numbers(node), self.world.now
-        if node.ailments or "kernel-log" in names or any(gpu.ailments for gpu in node.gpus):
+        if node.ailments or node.agent_fault or "kernel-log" in names or any(gpu.ailments for gpu in node.gpus):
             return judge.examine(
                 host, names, at=now, expected_gpus=node.expected, sequence=numbers, answers=answers
             )  # fmt: skip
@@ -75,6 +75,8 @@ class Agents:
     def wake(self, node: SimNode, boot: str) -> None:
         """The agent is back, after a boot or by itself: it looks at once."""
         if node.boot_id != boot or not node.answers or node.gone or node.agent_muted:
+            return
+        if node.agent_fault == "mute":
             return
         node.agent_up, node.agent_silent_since = True, None
         self.read_kernel(node)

@@ -6,9 +6,10 @@ platform's own store held is old again. Versions go on growing, as after a resto
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from sickbay import wire
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import World
 
@@ -66,3 +67,14 @@ def _put_back(world: World, node: SimNode, old: Marks | None) -> None:
         old = Marks(node.instance, "", False, (), True, False)
     node.mark, node.closed, node.others = old.mark, old.closed, list(old.others)
     node.gate, node.opted_out = old.gate, old.opted_out
+
+
+def written_by_a_newer(store: Restorable, kind: type[Any], key: str, *, newer: bool = True) -> None:
+    """A controller of the next version wrote this record and was then rolled back; or, `newer=False`, it is read again
+    by one that knows it."""
+    contents = store.contents()
+    stored = contents.live[kind].get(key)
+    if stored is not None:
+        schema = wire.SCHEMA + 1 if newer else wire.SCHEMA
+        contents.live[kind][key] = replace(stored, value=replace(stored.value, schema=schema))
+        store.replace_contents(contents)

@@ -106,6 +106,8 @@ class SimNode:
     gpu_map: tuple[Gpu, ...] = ()  # from the agent's last healthy cycle
     agent_phase: float = 0.0
     agent_silent_since: float | None = None
+    agent: str = ""  # version of its agent, where one is rolled out
+    agent_fault: str = ""  # mute | blind | lying: what is wrong with that version here (rollouts.py)
     agent_muted: bool = False  # it does not speak though it could: somebody stopped it
     cycle_at: float | None = None  # when the next real cycle of the agent runs
     same_cycles: int = 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sickbay.ports import Completed
 from sickbay.sim import chassis, dcgm, net, smi, smi_links
-from sickbay.sim.hardware import SimNode
+from sickbay.sim.faults import Ailment, kinds
+from sickbay.sim.hardware import SimGpu, SimNode
 from sickbay.sim.kernel import as_dmesg
 
 if TYPE_CHECKING:
@@ -75,3 +77,22 @@ class SimHost:
 
     def boot_id(self) -> str:
         return self.node.boot_id
+
+
+class _Garbled(SimHost):
+    """As an agent sees a host whose tools print what it cannot read."""
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> Completed:
+        done = super().run(argv, timeout_s)
+        return Completed(done.code, done.stdout[:7], done.stderr, timed_out=done.timed_out, missing=done.missing)
+
+
+def misread(world: World, node: SimNode) -> SimHost:
+    """The host as a bad agent version takes it to be: unreadable, or with a lost GPU where none is."""
+    if node.agent_fault != "lying" or not node.gpus:
+        return _Garbled(world, node)
+    first = node.gpus[0]
+    lost = Ailment(0, kinds()["gpu_lost_silent"], "never", world.now, 1.0, {"index": first.slot})
+    seen = copy.copy(node)
+    seen.gpus = [SimGpu(first.serial, first.uuid, [lost], first.slot), *node.gpus[1:]]
+    return SimHost(world, seen)

@@ -14,8 +14,10 @@ from functools import partial
 from random import Random
 
 from sickbay.errors import UserError
+from sickbay.model import Case, NodeRecord
 from sickbay.sim import backup
 from sickbay.sim.backup import Backup, Restorable
+from sickbay.sim.rollouts import BAD_AGENTS
 from sickbay.sim.world import World
 
 BORNE: frozenset[str] = frozenset()
@@ -137,6 +139,24 @@ def block_ends(sky: Sky) -> None:
     sky.world.capacity.block_ends(names if len(names) < 4 else names[-len(names) // 3 :], 10_800.0)
 
 
+def rollout(factor: str, sky: Sky) -> None:
+    """Something new spreads until the calm, and is bad on some of the nodes that get it."""
+    harm = sky.rng.choice(BAD_AGENTS) if factor == "agent" else sky.rng.choice(("nvlink_down_after_boot", "gsp_119"))
+    share, every_s = sky.rng.choice((0.0, 0.3, 1.0)), sky.rng.choice((600.0, 1_800.0, None))
+    sky.world.rollouts.begin(factor, f"{factor}-next", every_s=every_s, bad_share=share, harm=harm)
+
+
+def rolled_back(sky: Sky) -> None:
+    """The controller was upgraded, wrote some records, and is rolled back; hours later it is upgraded again."""
+    for kind in (Case, NodeRecord):
+        keys = sorted(sky.store.contents().live[kind])
+        for key in sky.rng.sample(keys, min(len(keys), sky.rng.randint(0, 2))):
+            sky.world.note("newer-record", "", what=kind.__name__, key=key)
+            backup.written_by_a_newer(sky.store, kind, key)
+            again = partial(backup.written_by_a_newer, sky.store, kind, key, newer=False)
+            sky.world.after(sky.rng.uniform(600.0, 10_800.0), again)
+
+
 def nothing(sky: Sky) -> None:
     """Not an event: a kind that says how the trial is built."""
 
@@ -166,6 +186,10 @@ WEATHER: Mapping[str, Kind] = {
     "scale-in": Kind(0.2, 2, scale_in),
     "spot-reclaimed": Kind(0.2, 3, spot_reclaimed),
     "block-ends": Kind(0.1, 1, block_ends),
+    "rollout-driver": Kind(0.15, 1, partial(rollout, "driver")),
+    "rollout-image": Kind(0.15, 1, partial(rollout, "image")),
+    "rollout-agent": Kind(0.15, 1, partial(rollout, "agent")),
+    "rolled-back": Kind(0.15, 2, rolled_back),
     "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
 }
 
@@ -216,3 +240,4 @@ def calm(world: World) -> None:
     world.services.all_back()
     world.provider.calm()
     world.shared.calm()
+    world.rollouts.calm()

@@ -176,12 +176,14 @@ class Treatments:
         node.boot_at = world.now
         node.pinged = {}
         node.kernel = KernelRing(world.now)
+        world.rollouts.booting(node, is_new=node.boots == 0)
         node.kernel.print(boot_lines(node.driver), world.now)
         node.up, node.ready = True, node.reachable
         world.network.tell_boot(node)
         world.note("boot", node.name, boot=node.boot_id)
         world.agents.rebooted(node)
         world.illness.booted(node)
+        world.rollouts.booted(node)
         wake = partial(world.agents.wake, node, node.boot_id)
         is_new = node.boots == 0  # its agent's image must be pulled first
         world.after(AGENT_UP_S, partial(world.services.when_there, "registry", wake) if is_new else wake)

@@ -25,6 +25,7 @@ from sickbay.sim.kernel import KernelRing, boot_lines
 from sickbay.sim.network import Network
 from sickbay.sim.people import People
 from sickbay.sim.provider import Provider
+from sickbay.sim.rollouts import Rollouts
 from sickbay.sim.services import Services
 from sickbay.sim.shared import Shared
 from sickbay.sim.treatments import Treatments
@@ -130,7 +131,7 @@ class World:
             People(self),
         )
         self.network, self.services, self.provider = Network(self), Services(self), Provider(self)
-        self.shared, self.capacity = Shared(self), Capacity(self)
+        self.shared, self.capacity, self.rollouts = Shared(self), Capacity(self), Rollouts(self)
         self.machines = dict(machines or {})
         self._build(nodes, spares, pools or {"default": nodes}, rack_size, domain_size, driver, image)
         self._wire(switch_size, zones)
