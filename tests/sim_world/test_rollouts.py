@@ -94,7 +94,10 @@ def test_a_bad_agent_reads_a_healthy_host_wrongly_also_when_it_is_asked(harm: st
 
 
 def treated_verify(world: World) -> Done:
-    door, action = SimulatedPlatform(world), Action(f"{ONE}.9/1", Verb.VERIFY, Place(ONE), args={"checks": "nvidia-smi"})
+    door, action = (
+        SimulatedPlatform(world),
+        Action(f"{ONE}.9/1", Verb.VERIFY, Place(ONE), args={"checks": "nvidia-smi"}),
+    )
     door.perform(action)
     world.run_for(600.0)
     said = door.perform(action)

@@ -194,6 +194,7 @@ class MemoryStore:
 
     def _again(self, stored: Stored[Any]) -> Stored[Any]:
         self._token += 1
+        self._newest = max(self._newest, stored.value.schema)
         return Stored(stored.value, self._token, stored.epoch)
 
     def _keep(self, value: Case | Recovery) -> None:
