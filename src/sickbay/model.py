@@ -597,6 +597,7 @@ class NodeRecord:
     notices: tuple[Notice, ...] = ()  # written, not yet delivered
     told: Mapping[str, float] = field(default_factory=dict)  # code -> watch time of the last notice about it
     doubts: tuple[Doubt, ...] = ()  # parts that came back ill, or ended jobs
+    replaced: Mapping[str, float] = field(default_factory=dict)  # case -> watch time: what stood here was sent away
 
 
 @dataclass(frozen=True, slots=True)

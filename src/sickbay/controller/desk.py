@@ -147,7 +147,7 @@ class Desk(Asking):
             granted=granted, refusal=refusal,
             busy=self._is_busy(node), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
-            explained=self._monitor.explains(node), condemned=view.condemned,
+            explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
             stray=stray, lost=view.lost.pop(name, None),
             away_since=member.since, absent=member.absent, exchange=member.exchange,
             over=self._absences.over if name == absence.NAME else "",

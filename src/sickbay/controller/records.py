@@ -115,7 +115,9 @@ class Records:
         ]
 
     def read_parts(self) -> None:
-        self._view.condemned = frozenset(p.value.serial for p in self.store.list(Part) if p.value.condemned)
+        condemned = [p.value for p in self.store.list(Part) if p.value.condemned]
+        self._view.condemned = frozenset(part.serial for part in condemned)
+        self._view.returned = frozenset(part.serial for part in condemned if part.strikes > 1)
 
     def read_people(self) -> list[Command]:
         """Pauses and commands as they stand now."""

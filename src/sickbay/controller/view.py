@@ -42,6 +42,7 @@ class View:
         self.recoveries: dict[str, Stored[Recovery]] = {}
         self.lost: dict[str, Case] = {}  # by node: open cases whose record somebody deleted
         self.condemned: frozenset[str] = frozenset()
+        self.returned: frozenset[str] = frozenset()
         self.pauses: dict[str, Pause] = {}
         self.off = HandsOff()  # whom a record that cannot be read is about
         self.free: set[str] = set()  # ready, open for work, nothing on them

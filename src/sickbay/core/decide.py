@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import absence, explain, keeping, machine, obey, sight, steps, strays, suspicion, triage
+from sickbay.core import absence, comebacks, explain, keeping, machine, obey, sight, steps, strays, suspicion, triage
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
@@ -200,6 +200,7 @@ def _conclude(turn: Turn) -> Decision:
             record = replace(record, past=())  # the record is about the new machine by now
         elif case.phase is Phase.RESOLVED and (case.rung is Verb.REPLACE or turn.s.gone):
             record = replace(record, latched=(), doubts=(), lemon="")
+        record = comebacks.note(record, case, now.watch)
         condemn = _condemned(case)
     if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:
         case = replace(case, refusal=turn.s.refusal.why, retry_at=turn.s.refusal.again_at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import admit, machine, plan, suspicion, triage
+from sickbay.core import admit, comebacks, machine, plan, suspicion, triage
 from sickbay.core.turn import Said, Turn, latches_of
 from sickbay.model import (
     Case,
@@ -195,9 +195,12 @@ def _queued(turn: Turn, case: Case) -> Said:
 def _for_a_person(turn: Turn, case: Case, verb: Verb) -> str:
     """A part that ends one job after another is not treated once more. Where the policy lets machines be replaced
     without asking, its owner has decided already."""
-    approved = verb not in turn.ctx.policy.approval or verb in case.approved
-    if verb is Verb.REPLACE and approved:
-        return ""
+    policy = turn.ctx.policy
+    if verb is Verb.REPLACE and (verb in case.approved or verb not in policy.approval):
+        by_hand = verb in case.approved
+        return (
+            "" if by_hand else comebacks.why_not_again(turn.record, case, turn.s.returned, policy, turn.ctx.now.watch)
+        )
     return suspicion.needs_a_person(turn.record, [d.part for d in case.diagnoses], turn.ctx.now.watch)
 
 

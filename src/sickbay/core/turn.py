@@ -71,6 +71,7 @@ class NodeSlice:
     paused: str = ""
     explained: Mapping[str, str] = field(default_factory=dict)  # fault -> open case about a common cause of it
     condemned: frozenset[str] = frozenset()  # serials that must not come back
+    returned: frozenset[str] = frozenset()  # of these, what came back and was sent away once more
     stray: str = ""  # our mark, read directly just now, of a case that has no record
     lost: Case | None = None  # its record, if somebody deleted it while we looked on
     mute: bool = False  # the whole pool's instruments are silent: one notice says so, not one per node

@@ -1,0 +1,46 @@
+"""Machines and parts that were sent away and are back: the second time a person decides, not another REPLACE.
+
+Called by core/phases.py before a REPLACE is asked for, and by core/decide.py when one has ended. A provider that hands
+back the same board would else be asked for ever. It must never stop a person who approves one for this very case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from sickbay.model import Case, NodeRecord, Phase, Verb
+from sickbay.settings import Policy
+
+MOST = 2  # replacements of one node within policy.relapse_s that nobody has to be asked for
+REMEMBERED = 8
+
+
+def note(record: NodeRecord, case: Case, now: float) -> NodeRecord:
+    """A replacement is remembered by the node's name, whatever machine stands behind it by now."""
+    if case.phase is not Phase.RESOLVED or Verb.REPLACE not in case.rungs_tried:
+        return record
+    kept = {**record.replaced, case.id: now}
+    return replace(record, replaced=dict(list(kept.items())[-REMEMBERED:]))
+
+
+def why_not_again(record: NodeRecord, case: Case, returned: Collection[str], policy: Policy, now: float) -> str:
+    """Why another machine would not help, and what a person can do; "" if it may be tried."""
+    within = [cid for cid, at in record.replaced.items() if now - at <= policy.relapse_s]
+    parts = sorted({d.part for d in case.diagnoses if d.part in returned})
+    same = any(p.rung is Verb.REPLACE and now - p.ended <= policy.relapse_s for p in record.past)
+    if parts:
+        seen = f"GPU {parts[0]} was sent away, came back, was sent away again and is back in {case.node}"
+    elif same:
+        seen = f"{case.node} was replaced ({', '.join(within[-2:])}) and the same machine {case.instance} is back, ill"
+    elif len(within) >= MOST:
+        days = policy.relapse_s / 86_400
+        seen = (
+            f"{case.node} was replaced {len(within)} times within {days:g} days ({', '.join(within)}) and is ill again"
+        )
+    else:
+        return ""
+    return (
+        f"{seen}: another REPLACE would bring no better part. Ask the provider what it hands back; to replace it all "
+        f"the same: sickbay case approve {case.id} --verb REPLACE, then sickbay case retry {case.id}"
+    )
