@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from sickbay.errors import ApiError
 from sickbay.evidence.folder import FolderEvidence
 from sickbay.evidence.keeping import MB, Limits, name_of
 from sickbay.kube.api import Api
-from sickbay.model import Action, Done, Failed, Outcome, Place, Retry, Verb
+from sickbay.model import Action, Done, Failed, Place, Retry, Verb
 from sickbay.platforms.kubernetes import parcel
 from sickbay.platforms.kubernetes.collect import collect
-from sickbay.platforms.kubernetes.platform import answered as answer_to
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.stores.kubernetes import KubernetesStore
 from testbed.cluster import Cluster
@@ -42,19 +40,6 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LogServer]:
     server = LogServer(tmp_path_factory.mktemp("kubelet"))
     yield server
     server.close()
-
-
-class KubernetesDoor:
-    """The door as the controller has it, without its eyes: what the API server refuses becomes an outcome."""
-
-    def __init__(self, site: Site) -> None:
-        self.site = site
-
-    def perform(self, action: Action) -> Outcome:
-        try:
-            return collect(self.site, action)
-        except ApiError as error:
-            return answer_to(error, action.verb)
 
 
 def collecting(name: str) -> Action:
@@ -139,15 +124,23 @@ def test_a_log_without_end_is_read_no_further_than_the_archive_can_be(
     assert "limitBytes=" in logs.asked[-1]
 
 
-def test_a_log_that_cannot_be_read_yet_is_asked_for_again(
+def test_a_log_that_its_kubelet_does_not_hand_out_does_not_hold_up_the_case(
     site: Site, logs: LogServer, answered: tuple[str, str]
 ) -> None:
     name, pod = answered
     logs.broken.add(pod)
-    said = KubernetesDoor(site).perform(collecting(name))
-    assert isinstance(said, Retry)
+    said = collect(site, collecting(name))
+    assert isinstance(said, Failed)
+    assert f"the log of {pod} cannot be read" in said.why
     logs.broken.discard(pod)
-    assert isinstance(KubernetesDoor(site).perform(collecting(name)), Done)
+    assert isinstance(collect(site, collecting(name)), Done)
+
+
+def test_a_log_that_does_not_come_in_time_is_asked_for_again(
+    site: Site, answered: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcel, "READ_S", -1.0)
+    assert isinstance(collect(site, collecting(answered[0])), Retry)
 
 
 def test_a_full_store_does_not_hold_up_the_case(site: Site, answered: tuple[str, str], tmp_path: Path) -> None:

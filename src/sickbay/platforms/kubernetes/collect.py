@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 
-from sickbay.errors import EvidenceError
+from sickbay.errors import ApiError, EvidenceError
 from sickbay.evidence.keeping import name_of
 from sickbay.kube import names
 from sickbay.kube.objects import Condition, EventObject, NodeObject, PodObject
@@ -26,6 +27,7 @@ LIMIT_S = 240.0
 PATIENCE_S = 30.0
 MOST_NODES = 16  # of a job whose stacks are wanted: the silent rank is nearly always on one of the first asked
 MOST_EVENTS, MOST_CHARS = 8, 900
+AGAIN_S = 1.0  # before a log is asked for a second time
 _AT_ONCE = threading.BoundedSemaphore(4)  # archives held in memory: the controller has many workers and little of it
 
 
@@ -72,15 +74,26 @@ def _brought(site: Site, key: str, name: str, said: Answer) -> Outcome:
     if not _AT_ONCE.acquire(blocking=False):
         return Started(2.0, f"the archive of {name} is there; those of other nodes are fetched first")
     try:
-        log = parcel.fetched(site.api, f"{names.pod(site.settings.namespace, pod)}/log", said.size)
-        data = parcel.opened(log, said.size)
+        data = parcel.opened(_log(site, pod, said.size), said.size)
         if hashlib.sha256(data).hexdigest() != said.sha256:
             return Failed(f"the archive of {name} did not arrive whole: its digest is another one; {there}")
         return _put(site, key, name, data)
     except OSError as slow:
         return Retry(5.0, f"the log of {pod} could not be read yet: {slow}")
+    except ApiError as error:  # its kubelet does not hand it out: a treatment does not wait for that
+        return Failed(f"the log of {pod} cannot be read: {error.said[:200]}; {there}")
     finally:
         _AT_ONCE.release()
+
+
+def _log(site: Site, pod: str, size: int) -> bytes:
+    """Asked twice: a kubelet may stumble, and a log is not worth minutes of a sick node."""
+    path = f"{names.pod(site.settings.namespace, pod)}/log"
+    try:
+        return parcel.fetched(site.api, path, size)
+    except ApiError:
+        time.sleep(AGAIN_S)
+        return parcel.fetched(site.api, path, size)
 
 
 def _put(site: Site, key: str, name: str, data: bytes) -> Outcome:
