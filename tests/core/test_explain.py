@@ -60,7 +60,7 @@ def test_the_last_line_of_a_story_says_where_it_stands_and_why_it_waits() -> Non
 
 def test_what_a_person_said_is_signed() -> None:
     said = Entry(1, "ABORT", WALL, "ann", "wrong node.")
-    assert explain.case_story(replace(a_case(), journal=(said,)))[0] == "Wrong node (said ann)."
+    assert explain.case_story(replace(a_case(), journal=(said,)))[0] == "2027-01-15 08:00:00Z Wrong node (said ann)."
 
 
 def test_an_escalation_is_urgent_and_names_the_commands_to_type() -> None:
@@ -128,3 +128,23 @@ def test_the_owner_reads_which_node_why_and_what_was_lost() -> None:
 def test_a_job_that_is_given_up_says_why_and_shows_the_evidence() -> None:
     notice = explain.gave_up(a_recovery(because=("TypeError: x",)), "its own program failed", WALL)
     assert notice.body.splitlines() == ["llama is not restarted: its own program failed.", "Evidence: TypeError: x"]
+
+
+def test_the_owner_of_a_job_that_tells_no_steps_is_not_told_of_steps() -> None:
+    silent = a_recovery(RecoveryPhase.RUNNING, job_step=1, checkpoint_step=-1, lost_steps=1)
+    told = explain.restarted(silent, 4.0, WALL).body
+    assert "1 steps" not in told
+    assert "from step" not in told
+    assert "It tells no steps" in told
+    assert "4 minutes were lost" in told
+
+
+def test_one_step_is_one_step() -> None:
+    told = explain.restarted(a_recovery(job_step=41, checkpoint_step=40, lost_steps=1), 4.0, WALL).body
+    assert "from step 40: 1 step and 4 minutes were lost." in told
+
+
+def test_each_step_of_a_story_has_its_time() -> None:
+    lines = [*explain.case_story(a_case())[:-1], *explain.recovery_story(a_recovery())[:-1]]
+    assert lines
+    assert all(line.startswith("2027-01-15 08:00:00Z ") for line in lines)

@@ -14,7 +14,10 @@ from sickbay.kube.objects import Shape
 from sickbay.model import Done, Notice, Retry
 from sickbay.notifiers.events import EventNotifier
 from sickbay.ports import Notifier
+from sickbay.stores.kubernetes import KubernetesStore
 from testbed.cluster import Cluster
+from tests.kubernetes.shelf import install_crds
+from tests.stores.builders import a_case
 
 from .conftest import Nodes
 
@@ -87,3 +90,12 @@ def test_a_hostile_notice_is_written_in_bounds(api: Api, body: str) -> None:
     assert len(event.message.encode()) <= 1_024
     assert event.message.endswith(f"case {case}, notice {case}/3]")
     assert event.type == "Normal"
+
+
+def test_a_notice_is_seen_by_who_describes_the_case(cluster: Cluster, api: Api, namespace: str) -> None:
+    install_crds(cluster)
+    store = KubernetesStore(api, namespace)
+    store.create(a_case("gpu-7.3"))
+    store.close()
+    assert isinstance(EventNotifier(api, namespace).send(notice("gpu-7.3")), Done)
+    assert "It needs a person" in cluster.kubectl("describe", "nodecase", "gpu-7.3", "-n", namespace)

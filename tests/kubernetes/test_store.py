@@ -18,7 +18,7 @@ from sickbay.kube import names
 from sickbay.kube.access import from_kubeconfig
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
-from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
+from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery, Verb
 from sickbay.stores.kubernetes import KubernetesStore
 from sickbay.stores.kubernetes_objects import name_of
 from testbed.cluster import Cluster
@@ -194,6 +194,24 @@ def test_kubectl_reads_like_a_ward_list(cluster: Cluster, store: KubernetesStore
     ):  # fmt: skip
         assert line[heads.index(head) :].startswith(shown), (head, heads, line)
     assert "gpu-7.3" in cluster.kubectl("get", "sickbay", "-n", namespace)
+
+
+def test_describe_says_first_what_a_person_wants_with_times_that_can_be_read(
+    cluster: Cluster, store: KubernetesStore, namespace: str
+) -> None:
+    store.create(replace(a_case("gpu-7.3"), refusal="3 of 3 nodes are out", opened_at=1_700_000_000.0), epoch=1)
+    said = cluster.kubectl("describe", "nc", "gpu-7.3", "-n", namespace).splitlines()
+    first = next(i for i, line in enumerate(said) if line.startswith("About:"))
+    assert first < next(i for i, line in enumerate(said) if line.startswith("Record:"))
+    told = " ".join(said[first : first + 8])
+    assert "gpu-7 is WAITING since 20" in told
+    assert "waits for 3 of 3 nodes are out" in told
+    assert "sickbay case show gpu-7.3" in told
+
+
+def test_a_rung_that_was_never_tried_is_not_shown(cluster: Cluster, store: KubernetesStore, namespace: str) -> None:
+    store.create(replace(a_case("gpu-7.3"), rung=Verb.REBOOT), epoch=1)  # a relapse: treatment starts above it
+    assert "REBOOT" not in cluster.kubectl("get", "nc", "-n", namespace, "-o", "jsonpath={.items[*].shown.rung}")
 
 
 def test_every_kind_has_columns_and_its_record_can_be_read_as_yaml(

@@ -130,11 +130,15 @@ def silence(pool: str, nodes: Sequence[str], key: str, at: float) -> Notice:
 
 
 def case_story(case: Case) -> list[str]:
-    """The life of a case in sentences, oldest first."""
-    lines = [_sentence(_signed(entry), case.node) for entry in case.journal if entry.why]
+    """The life of a case in sentences, oldest first, each with its time."""
+    lines = [_timed(entry, _sentence(_signed(entry), case.node)) for entry in case.journal if entry.why]
     last = f"{case.factor or case.node} is {PHASE_WORDS[case.phase]}"
     lines.append(_stop(last + (f": {case.refusal}" if case.refusal else "")))
     return lines
+
+
+def _timed(entry: Entry, words: str) -> str:
+    return f"{moment(entry.at)} {words}"
 
 
 def _sentence(text: str, name: str = "") -> str:
@@ -166,7 +170,7 @@ RECOVERY_WORDS: dict[RecoveryPhase, str] = {
 
 
 def recovery_story(recovery: Recovery) -> list[str]:
-    lines = [_sentence(entry.why, recovery.job) for entry in recovery.journal if entry.why]
+    lines = [_timed(entry, _sentence(entry.why, recovery.job)) for entry in recovery.journal if entry.why]
     last = f"{recovery.job} is {RECOVERY_WORDS[recovery.phase]}"
     lines.append(_stop(last + (f": {recovery.refusal}" if recovery.refusal else "")))
     return lines
@@ -187,10 +191,22 @@ def restarted(recovery: Recovery, minutes: float, at: float) -> Notice:
     body = [
         f"{recovery.job} was interrupted because {blame}{nodes}.",
         *(f"Evidence: {quote}" for quote in recovery.because[:2]),
-        f"It runs again as attempt {recovery.attempt} from step {max(0, recovery.checkpoint_step)}: "
-        f"{recovery.lost_steps} steps and {minutes:.0f} minutes were lost.",
+        _resumed(recovery, minutes),
     ]
     return Notice(f"{recovery.job}/{recovery.step}", "info", f"{recovery.job} runs again", "\n".join(body), "", at)
+
+
+def _resumed(recovery: Recovery, minutes: float) -> str:
+    again = f"It runs again as attempt {recovery.attempt}"
+    if not tells_steps(recovery):
+        return f"{again}; {minutes:.0f} minutes were lost. It tells no steps: how many are made again is not known."
+    steps = "1 step" if recovery.lost_steps == 1 else f"{recovery.lost_steps} steps"
+    return f"{again} from step {max(0, recovery.checkpoint_step)}: {steps} and {minutes:.0f} minutes were lost."
+
+
+def tells_steps(recovery: Recovery) -> bool:
+    """A job that tells none stands at 1 while it runs (a platform's way to say that it does), and never saves."""
+    return recovery.checkpoint_step >= 0 or recovery.job_step > 1
 
 
 def gave_up(recovery: Recovery, why: str, at: float) -> Notice:

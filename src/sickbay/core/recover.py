@@ -300,7 +300,8 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if isinstance(outcome, Failed | Unguarded | Lost):
         return (E.REFUSED, outcome.why), replace(r, barren=r.barren - 1)  # -1: counted again at the next restart
     if job.attempt >= wanted and job.phase is JobPhase.RUNNING and job.step > max(0, r.checkpoint_step):
-        return (E.PROGRESSED, f"attempt {job.attempt} made its first step"), _resumed(r, job, now)
+        made = "made its first step" if job.step > 1 or job.checkpoints else "runs"
+        return (E.PROGRESSED, f"attempt {job.attempt} {made}"), _resumed(r, job, now)
     if job.attempt >= wanted and job.phase in DEAD:
         by = job.stopped_by.removeprefix("drain:") if job.stopped_by.startswith("drain:") else ""
         event = E.DRAINED if by else E.DIED

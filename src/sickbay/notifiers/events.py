@@ -1,4 +1,4 @@
-"""Notices as Kubernetes Events about the node: what `kubectl describe node` shows a person who knows nothing of us.
+"""Notices as Kubernetes Events about the node and its case: what `kubectl describe` shows who knows nothing of us.
 
 Called by the outbox. Notices about no node are told about our own namespace. Events are forgotten after an hour and
 bounded in number (kube/events.py); the log and the other notifiers are where a notice is kept.
@@ -6,9 +6,12 @@ bounded in number (kube/events.py); the log and the other notifiers are where a 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sickbay.errors import ApiError
-from sickbay.kube import events
+from sickbay.kube import events, names
 from sickbay.kube.api import Api
+from sickbay.kube.objects import Anything
 from sickbay.model import Done, Failed, Notice, Outcome, Retry
 from sickbay.notifiers.words import clean, node_of
 
@@ -25,17 +28,40 @@ class EventNotifier:
         self._api, self._namespace = api, namespace
 
     def send(self, notice: Notice) -> Outcome:
-        kind = events.WARNING if notice.level in REASONS else events.NORMAL
-        reason = REASONS.get(notice.level, "SickbayNotice")
         try:
-            written = events.event(
-                self._api, self._namespace, self._about(notice), kind, reason, message(notice), "sickbay"
-            )
+            written = self._write(self._about(notice), notice)
+            self._tell_the_case(notice)
         except ApiError as error:
             if error.refused or error.not_found:
                 return Failed(f"the API server takes no event: {error.said}")
             return Retry(error.retry_after, f"the API server: {error}")
         return Done("" if written else "left out: too many events about this node already")
+
+    def _write(self, about: dict[str, str], notice: Notice) -> bool:
+        kind = events.WARNING if notice.level in REASONS else events.NORMAL
+        reason = REASONS.get(notice.level, "SickbayNotice")
+        return events.event(self._api, self._namespace, about, kind, reason, message(notice), "sickbay")
+
+    def _tell_the_case(self, notice: Notice) -> None:
+        """Besides: what was said of the node is told, whether or not it can be said here too."""
+        with suppress(ApiError):
+            if case := self._case(notice):
+                self._write(case, notice)
+
+    def _case(self, notice: Notice) -> dict[str, str] | None:
+        """`kubectl describe nodecase` looks for its uid, so it is asked for; it may be gone by now."""
+        name = names.object_name(notice.case) if notice.case else ""
+        found = self._api.find(names.custom(self._namespace, "nodecases", name), Anything) if name else None
+        if found is None:
+            return None
+        group = f"{names.GROUP}/{names.VERSION}"
+        return {
+            "apiVersion": group,
+            "kind": "NodeCase",
+            "name": name,
+            "namespace": self._namespace,
+            "uid": found.metadata.uid,
+        }
 
     def _about(self, notice: Notice) -> dict[str, str]:
         """By name, as a kubelet does: kubectl looks for events whose uid is the node's name as well."""

@@ -26,6 +26,7 @@ from sickbay.stores import records
 
 ENDED, CONSUMED, NODE = f"{GROUP}/ended", f"{GROUP}/consumed", f"{GROUP}/node"  # labels
 LONGEST_LABEL, LONGEST_SHOWN = 63, 200
+MOST_ABOUT = 8  # newest lines of a journal
 MOST_CONSUMED = 64  # ids of commands that one object carries until they are deleted
 
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -71,6 +72,7 @@ class Body(Shape):
     key: str
     shown: Shown
     record: msgspec.Raw
+    about: tuple[str, ...] = ()
     epoch: int = 0
     ended: float = 0.0
     of: int = 0
@@ -94,7 +96,7 @@ def body(
         metadata["managedFields"] = [{}]  # nobody else writes here: without field tracking a write costs a quarter less
     kind = KINDS[type(value)]
     return Body(
-        f"{GROUP}/{VERSION}", kind.name, metadata, key, kind.show(value), msgspec.Raw(record),
+        f"{GROUP}/{VERSION}", kind.name, metadata, key, kind.show(value), msgspec.Raw(record), about(value),
         epoch, ended or 0.0, of, consumed[-MOST_CONSUMED:],
     )  # fmt: skip
 
@@ -180,12 +182,24 @@ def _case(case: Case) -> Shown:
         "since": _date(case.timeline[-1][1] if case.timeline else case.opened_at),
         "fault": ",".join(dict.fromkeys(d.fault for d in case.diagnoses)) or case.factor or "none",
         "severity": worst.name if worst is not None else "",
-        "rung": str(case.rung or ""),
+        "rung": str(case.rungs_tried[-1]) if case.rungs_tried else "",  # `case.rung` may be where a relapse begins
         "waiting": _awaited(case),
         "why": case.journal[-1].why if case.journal else "",
         "pool": case.pool,
         "opened": _date(case.opened_at),
     }
+
+
+def about(value: Value) -> tuple[str, ...]:
+    """What a person wants to read first: `kubectl describe` prints fields by name, and this one comes before all."""
+    if not isinstance(value, Case):
+        return ()
+    shown = KINDS[Case].show(value)
+    since, waits = shown.get("since", ""), shown.get("waiting", "")
+    lines = [f"{value.factor or value.node} is {value.phase} since {since}: {shown['fault']}"]
+    lines += [f"waits for {waits}"] if waits else []
+    lines += [f"{_date(entry.at)} {entry.phase}: {entry.why}" for entry in value.journal[-MOST_ABOUT:]]
+    return tuple(line[:LONGEST_SHOWN] for line in (*lines, f"the whole story: sickbay case show {value.id}"))
 
 
 def _awaited(case: Case) -> str:
