@@ -178,10 +178,11 @@ def test_suspects_on_which_a_job_has_run_are_no_reason_to_wait() -> None:
     }
 
 
-def test_a_large_gang_takes_no_suspect_without_a_deep_check() -> None:
+def test_a_large_gang_takes_no_suspect_without_a_deep_check_unless_it_has_waited() -> None:
     job, rest = a_job(nodes=GANG), GANG[1:]
     assert choose(job, GANG, (), doubts={"g0": Trust(1.0, checked=False)}, most=1) is None
     assert choose(job, GANG, (), doubts={"g0": Trust(1.0, checked=True)}, most=1) == ("g0", *rest)
+    assert choose(job, GANG, (), doubts={"g0": Trust(1.0, checked=False)}, most=2) == ("g0", *rest)  # it has waited
     small = a_job(nodes=GANG[:2])
     assert choose(small, GANG[:2], (), doubts={"g0": Trust(1.0, checked=False)}, most=2) == GANG[:2]
 

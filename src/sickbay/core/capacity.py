@@ -62,17 +62,19 @@ def choose(
     clean = dict.fromkeys(n for n in good if n not in shunned and n not in doubts)
     wanted = [*job.nodes, *[""] * (need - len(job.nodes))]
     own = frozenset(job.nodes)
-    last = _least_suspected([n for n in good if n not in shunned], doubts, len(wanted)) if most else []
+    last = _least_suspected([n for n in good if n not in shunned], doubts, len(wanted), most)
     others = [n for n in last if n not in own][:most]
     spare = iter([*(n for n in clean if n not in own), *(n for n in last if n in own), *others])
     chosen = [n if n in clean else next(spare, None) for n in wanted]
     return tuple(n for n in chosen if n is not None) if None not in chosen else None
 
 
-def _least_suspected(good: Sequence[str], doubts: Mapping[str, Trust], gang: int) -> list[str]:
-    """A large gang takes only what has passed a deep check since."""
-    fit = [n for n in good if n in doubts and (doubts[n].checked or gang <= suspicion.SMALL_GANG)]
-    return sorted(fit, key=lambda n: (doubts[n].grade, n))
+def _least_suspected(good: Sequence[str], doubts: Mapping[str, Trust], gang: int, most: int) -> list[str]:
+    """What has passed a deep check since comes first; a large gang takes the others only when it has waited, for a
+    person who let a case go may have left them so for ever."""
+    unseen = most if gang <= suspicion.SMALL_GANG else most - suspicion.FIRST
+    fit = [n for n in good if n in doubts and (doubts[n].checked or unseen > 0)] if most else []
+    return sorted(fit, key=lambda n: (not doubts[n].checked, doubts[n].grade, n))
 
 
 def start_from(job: Job, r: Recovery) -> Checkpoint | None:
