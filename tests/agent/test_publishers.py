@@ -326,7 +326,7 @@ def test_an_address_is_asked_for_in_words(tmp_path: Path) -> None:
 def test_a_full_spool_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1_000)
     for n in range(100):
-        spool.add(n, b"x" * 100)
+        spool.add(n, b"7" * 100)
     assert spool.dropped == 90
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1_000
     assert (spool.oldest() or ("", b""))[0].startswith(f"{90:020d}")
@@ -340,11 +340,11 @@ def test_one_report_larger_than_the_spool_is_still_kept(tmp_path: Path) -> None:
 
 def test_a_spool_that_somebody_emptied_goes_on(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1_000)
-    spool.add(1, b"one")
+    spool.add(1, b"[1]")
     for path in tmp_path.iterdir():
         path.unlink()
-    spool.add(2, b"two")
-    assert (spool.oldest() or ("", b""))[1] == b"two"
+    spool.add(2, b"[2]")
+    assert (spool.oldest() or ("", b""))[1] == b"[2]"
 
 
 # --- the others -------------------------------------------------------------------------------------------------------

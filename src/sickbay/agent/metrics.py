@@ -86,7 +86,7 @@ class Instruments:
 
     def _publishers(self) -> Iterator[Metric]:
         figures = GaugeMetricFamily(
-            "sickbay_publisher", "Reports of a publisher: sent, failed, refused, dropped, waiting, spooled.",
+            "sickbay_publisher", "Reports of a publisher: sent, failed, refused, dropped, waiting, spooled, unspooled.",
             labels=["publisher", "what"],
         )  # fmt: skip
         for lane in self.lanes:

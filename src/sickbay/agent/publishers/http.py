@@ -53,6 +53,7 @@ class HttpPublisher:
         self._tried_at = float("-inf")
         self._next_at = float("-inf")
         self._said_at: dict[str, float] = {}
+        self._without_disk = False
         self.sent = self.refused = self.failed = 0
 
     # -- the Publisher ------------------------------------------------------------------------------------------------
@@ -60,6 +61,7 @@ class HttpPublisher:
     def publish(self, item: Item) -> None:
         if isinstance(item, Told):
             self._spool.add(item.report.sequence, wire.encode(item.report))
+            self._mind_the_disk()
             self._next_at = min(self._next_at, self._tried_at + FRESH_S)
 
     def work(self) -> float | None:
@@ -71,11 +73,24 @@ class HttpPublisher:
                 self._spool.done(name)
         return None
 
+    def _mind_the_disk(self) -> None:
+        """Said when it begins and when it is over: a full disk is full for long."""
+        trouble = self._spool.trouble
+        if trouble and not self._without_disk:
+            log.error(
+                "publisher http: the spool cannot be written (%s): reports are still sent, but those that nobody has "
+                "taken yet do not survive a restart of the agent; free space or check the folder's rights", trouble,
+            )  # fmt: skip
+        elif self._without_disk and not trouble:
+            log.info("publisher http: the spool can be written again")
+        self._without_disk = bool(trouble)
+
     def figures(self) -> dict[str, float]:
+        spool = self._spool
         return {
             "sent": float(self.sent), "refused": float(self.refused), "failed": float(self.failed),
-            "dropped": float(self._spool.dropped), "spooled": float(len(self._spool)),
-            "spooled_bytes": float(self._spool.bytes),
+            "dropped": float(spool.dropped), "spooled": float(len(spool)), "spooled_bytes": float(spool.bytes),
+            "unspooled": float(spool.unspooled), "damaged": float(spool.damaged),
         }  # fmt: skip
 
     def close(self) -> None:
