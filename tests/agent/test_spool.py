@@ -169,9 +169,9 @@ def test_a_damaged_entry_is_passed_over_and_counted(tmp_path: Path, ingest: Inge
     damage(tmp_path / "spool" / f"{0:020d}.json")
     publisher = an_http(tmp_path, ingest.url)
     publisher.publish(told(1))
-    done = threading.Event()
-    threading.Thread(target=lambda: (publisher.work(), done.set()), daemon=True).start()
-    assert done.wait(10.0)
+    working = threading.Thread(target=publisher.work, daemon=True)
+    working.start()
+    working.join(10.0)
     assert [report.sequence for report in ingest.taken] == [1]
     assert publisher.figures()["damaged"] == 1
     publisher.close()

@@ -69,21 +69,23 @@ def test_an_application_fault_touches_no_node_and_tells_nobody() -> None:
     assert not bed.notices
 
 
-def test_a_gpu_tool_that_times_out_three_cycles_in_a_row_is_a_hung_driver() -> None:
+def test_a_gpu_tool_that_cannot_be_killed_three_cycles_in_a_row_is_a_hung_driver() -> None:
     bed = Bedside()
     for n in (1, 2):
-        bed.waits(300.0).reports(a_blind("nvidia-smi", "tool.timeout", n))
+        bed.waits(300.0).reports(a_finding("smi.driver-hung", n, device="", check="nvidia-smi"))
         assert bed.phase is Phase.SUSPECTED
-    bed.waits(200.0).reports(a_blind("nvidia-smi", "tool.timeout", 3))
+    bed.waits(200.0).reports(a_finding("smi.driver-hung", 3, device="", check="nvidia-smi"))
     assert bed.phase is Phase.WAITING
     assert bed.case.diagnoses[0].fault == "driver-hung"
 
 
-def test_time_outs_with_an_answer_in_between_are_not_in_a_row() -> None:
-    bed = Bedside().reports(a_blind("nvidia-smi", "tool.timeout", 1), a_blind("nvidia-smi", "tool.timeout", 1))
-    assert bed.phase is Phase.SUSPECTED
-    assert bed.passes("nvidia-smi", 2).phase is Phase.DISMISSED
+def test_a_gpu_tool_that_is_slow_and_could_be_killed_is_told_and_never_a_case() -> None:
+    bed = Bedside()
+    for n in range(1, 10):
+        bed.waits(300.0).reports(a_blind("nvidia-smi", "tool.timeout", n))
+    assert bed.last is None
     assert not bed.record.latched
+    assert len(bed.notices) == 1
 
 
 def test_a_fault_that_needs_confirming_waits_for_its_third_cycle() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,27 @@ def test_a_gpu_that_no_longer_answers_still_has_its_serial(tmp_path: Path) -> No
     gpu_map.save(tmp_path / collect.MAP, gpu_map.GpuMap((GPU,), "boot-a", 1.0))
     files = names(collect.gathered(host(), AgentSettings(state_dir=str(tmp_path)), tmp_path / "out", None))
     assert [gpu["serial"] for gpu in json.loads(files["identity.json"])["gpus"]] == ["SN-42"]
+
+
+def test_only_plain_files_of_the_results_come_along_and_a_pipe_holds_nobody_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret").write_text("not yours")
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "plain.json").write_text("{}")
+    (results / "link.json").symlink_to(tmp_path / "secret")
+    os.mkfifo(results / "pipe.json")
+    (results / "folder.json").mkdir()
+    found: dict[str, str] = {}
+    reading = threading.Thread(target=lambda: found.update(collect.kept(results)), daemon=True)
+    reading.start()
+    reading.join(10.0)
+    assert found == {"plain.json": "{}"}
+    said = capsys.readouterr().err
+    assert all(f"{name}.json left out" in said for name in ("link", "pipe", "folder"))
+
+
+def test_of_a_large_result_only_the_beginning_comes_along(tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_text("x" * (collect.LARGEST_KEPT + 1))
+    assert len(collect.kept(tmp_path)["large.json"]) == collect.LARGEST_KEPT

@@ -32,7 +32,7 @@ SEEN = {
     "nvlink_down_after_boot": {"xid.74"},
     "degrading": {"xid.92", "smi.slowdown-hw"},
     "hot_row": {"smi.slowdown-hw"},
-    "driver_hung": {"tool.timeout", "kernel.hung-task-nvidia"},
+    "driver_hung": {"smi.driver-hung", "kernel.hung-task-nvidia"},
     "dcgm_dead": {"dcgm.dead"},
     "app_fault_13_31": {"xid.13", "xid.31", "xid.43"},
     "nic_down": {"kernel.nic-fatal"},

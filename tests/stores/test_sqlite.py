@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -202,3 +204,29 @@ def test_the_file_is_durable_by_default(path: Path) -> None:
         assert db.execute("pragma synchronous").fetchone() == (2,)  # FULL
         assert db.execute("pragma journal_mode").fetchone() == ("wal",)
     store.close()
+
+
+def modes(path: Path) -> set[int]:
+    return {stat.S_IMODE(name.stat().st_mode) for name in path.parent.glob(path.name + "*")}
+
+
+def test_only_its_owner_may_read_the_file_and_what_lies_beside_it(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(path)
+        store.create(a_case())
+        assert len(list(path.parent.glob(path.name + "*"))) == 3
+        assert modes(path) == {0o600}
+        store.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_file_that_an_older_version_left_open_to_all_is_closed_to_them(path: Path) -> None:
+    left = SqliteStore(path)  # and never closed: its -wal and -shm are there
+    left.create(a_case())
+    for name in path.parent.glob(path.name + "*"):
+        name.chmod(0o644)
+    SqliteStore(path).close()
+    assert modes(path) == {0o600}
+    left.close()

@@ -103,7 +103,7 @@ def _cursor_in(data: bytes) -> str:
 def _encoded(chart: Chart) -> bytes:
     tree = {
         "schema": SCHEMA, "boot_id": chart.boot_id, "numbers": chart.numbers, "reports": chart.reports,
-        "cursor": chart.cursor, "born": chart.born, "l2_at": chart.l2_at, "silent": chart.verdicts.silent,
+        "cursor": chart.cursor, "born": chart.born, "l2_at": chart.l2_at, "silent": 0,
         "latched": [_verdict_out(verdict) for verdict in chart.verdicts.latched],
         "answers": [wire.to_json(finding) for finding in chart.verdicts.answers],
     }  # fmt: skip
@@ -135,6 +135,6 @@ def _decoded(data: bytes) -> Chart:
     )
     answers = tuple(wire.from_json(Finding, one) for one in tree["answers"])
     return Chart(
-        Verdicts(latched, answers, int(tree["silent"])), str(tree["boot_id"]), int(tree["numbers"]),
+        Verdicts(latched, answers), str(tree["boot_id"]), int(tree["numbers"]),
         int(tree["reports"]), str(tree["cursor"]), float(tree["born"]), float(tree["l2_at"]),
     )  # fmt: skip

@@ -69,8 +69,6 @@ class Station:
         with self._lock:
             taken = judging.booted(self.chart.verdicts, self.chart.boot_id, uptime_s, self.catalog)
             taken = judging.take(taken, findings, self.catalog)
-            if judging.hung(taken):
-                taken = judging.believe(taken, self._findings("nvidia-smi", [_HUNG])[0])
             self._becomes(taken)
 
     def glimpse(self, findings: Sequence[Finding]) -> None:
@@ -189,9 +187,6 @@ class Station:
                 "the state folder cannot be written (%s): verdicts would not survive a restart; free space or check "
                 "its rights: %s", error.strerror, self._shelf.folder,
             )  # fmt: skip
-
-
-_HUNG = Sign("smi.driver-hung", "nvidia-smi has not come back in three cycles in a row: the driver hangs")
 
 
 def _news(before: judging.Verdict | None, now: judging.Verdict) -> bool:

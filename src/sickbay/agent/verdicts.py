@@ -14,7 +14,6 @@ from sickbay.catalog import Catalog
 from sickbay.model import Fault, Finding, Severity, Status
 
 MOST = 64  # verdicts kept, worst first: a node with more wrong with it than this needs no further reason
-HUNG_AFTER = 3  # polls in a row in which nvidia-smi did not come back (plan, section 6: silent tools)
 SAME_EVENT_S = 5.0  # lines of one code on one device that follow each other within this time are one event
 SICK = (Status.FAILED, Status.DEGRADED)
 
@@ -37,7 +36,6 @@ class Verdicts:
 
     latched: tuple[Verdict, ...] = ()
     answers: tuple[Finding, ...] = ()
-    silent: int = 0  # polls in a row in which nvidia-smi timed out
 
     def believed(self) -> tuple[Verdict, ...]:
         return tuple(verdict for verdict in self.latched if verdict.believed)
@@ -68,7 +66,7 @@ def take(state: Verdicts, findings: Sequence[Finding], catalog: Catalog) -> Verd
     kept = {key: v for key, v in kept.items() if v.believed or key in shown or key[0] not in looked}
     passed = [_newest(check, findings) for check in _passed(findings)]
     latched = tuple(v for v in kept.values() if not _passes(v, passed, shown, catalog))
-    return Verdicts(_bounded(latched), _answers(state.answers, findings), _silent(state.silent, findings))
+    return Verdicts(_bounded(latched), _answers(state.answers, findings))
 
 
 def glimpse(state: Verdicts, findings: Sequence[Finding], catalog: Catalog) -> Verdicts:
@@ -165,25 +163,6 @@ def _answers(old: Sequence[Finding], findings: Sequence[Finding]) -> tuple[Findi
     return tuple(kept.values())[-MOST:]
 
 
-def _silent(before: int, findings: Sequence[Finding]) -> int:
-    said = [finding for finding in findings if finding.check == "nvidia-smi"]
-    if not said:
-        return before
-    return before + 1 if any(finding.code == "tool.timeout" for finding in said) else 0
-
-
-def hung(state: Verdicts) -> bool:
-    """Has the GPU tool been silent for so long that the driver is what hangs? (originals 003.5 #5)"""
-    return state.silent >= HUNG_AFTER
-
-
-def believe(state: Verdicts, finding: Finding) -> Verdicts:
-    """Latch what has been counted by other means."""
-    others = tuple(v for v in state.latched if key_of(v.finding) != key_of(finding))
-    since = next((v.since for v in state.latched if key_of(v.finding) == key_of(finding)), finding.at)
-    return replace(state, latched=_bounded((*others, Verdict(finding, since, believed=True))))
-
-
 def _worst_first(finding: Finding) -> tuple[int, int, str, str]:
     status = (Status.FAILED, Status.UNKNOWN, Status.DEGRADED, Status.OK).index(finding.status)
     return (-finding.severity, status, finding.check, finding.place.device)
@@ -202,8 +181,7 @@ def booted(state: Verdicts, boot_id: str, uptime_s: float, catalog: Catalog) -> 
     """Another boot ends what a boot (or the weaker reset) ends, once the machine has had its time to settle."""
     kept = tuple(v for v in state.latched if not _ended_by_boot(v, boot_id, uptime_s, catalog))
     answers = tuple(answer for answer in state.answers if answer.boot_id in ("", boot_id))
-    fresh = len(answers) == len(state.answers)
-    return replace(state, latched=kept, answers=answers, silent=state.silent if fresh else 0)
+    return replace(state, latched=kept, answers=answers)
 
 
 def _ended_by_boot(verdict: Verdict, boot_id: str, uptime_s: float, catalog: Catalog) -> bool:
@@ -230,7 +208,7 @@ def reset(state: Verdicts, devices: Iterable[str], catalog: Catalog) -> Verdicts
 def cleared(state: Verdicts, device: str = "") -> Verdicts:
     """An operator's word ends everything, on one device or on the whole node. What is still wrong is found again."""
     kept = tuple(v for v in state.latched if device and v.finding.place.device != device)
-    return replace(state, latched=kept, silent=0)
+    return replace(state, latched=kept)
 
 
 # --- the node's verdict -----------------------------------------------------------------------------------------------

@@ -6,10 +6,14 @@ Exit codes: 0 written, 2 could not be written or the settings are wrong.
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import stat
 import sys
 import time
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +32,7 @@ from sickbay.settings import AgentSettings
 from sickbay.settings_load import load
 
 QUICK = ("nvidia-smi", "kernel-log")  # what is wrong, from instruments that do not disturb
-MOST_KEPT = 32
+MOST_KEPT, LARGEST_KEPT = 32, 1 << 20
 MAP = "gpu-map.json"  # in the state folder
 
 
@@ -71,15 +75,23 @@ def known_gpus(host: Host, agent: AgentSettings) -> tuple[Gpu, ...]:
 
 
 def kept(folder: Path) -> dict[str, str]:
-    """The results of an earlier run: small files by name, what cannot be read left out."""
+    """The results of an earlier run: small files by name. What is no plain file, or cannot be read, is left out: links
+    lead elsewhere, and a pipe would wait for ever."""
     texts: dict[str, str] = {}
-    for path in sorted(folder.glob("*"))[:MOST_KEPT] if folder.is_dir() else ():
+    for path in islice(sorted(folder.glob("*")), MOST_KEPT) if folder.is_dir() else ():
         try:
-            with path.open(encoding="utf-8", errors="replace") as file:
-                texts[path.name] = file.read(1 << 20)
+            texts[path.name] = _text(path)
         except OSError as error:
             say(f"{path.name} left out: {error.strerror or error}")
     return texts
+
+
+def _text(path: Path) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, encoding="utf-8", errors="replace") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        return file.read(LARGEST_KEPT)
 
 
 def say(what: str) -> None:

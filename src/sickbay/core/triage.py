@@ -24,7 +24,6 @@ from sickbay.model import (
     NodeRecord,
     Past,
     Phase,
-    Place,
     Severity,
     Status,
     Verb,
@@ -32,7 +31,6 @@ from sickbay.model import (
 )
 from sickbay.settings import CEILINGS, Policy
 
-HUNG_AFTER = 3  # cycles in which the GPU tool did not come back (plan, section 6: silent tools)
 SEEN_MAX = 512
 PAST_MAX = 32
 MOST_LATCHES = 64
@@ -79,7 +77,7 @@ def _found(
 ) -> tuple[Diagnosis, ...]:  # fmt: skip
     """What one source found that can be treated and that no witness as strong as it has told already."""
     sick, source = [f for f in said if f.status in (Status.FAILED, Status.DEGRADED)], said[0].source
-    diagnoses = [*diagnosing.diagnose(sick, catalog, recent=recent), *_hung(record, said, node)]
+    diagnoses = diagnosing.diagnose(sick, catalog, recent=recent)
     strong = [la for la in record.latched if not _is_weaker(la, source, ceilings)]
     standing = [(la.fault, la.place.device) for la in strong if la.boot_id in ("", node.boot_id)]
     taken = {(la.fault, la.place.device) for la in strong if witness.outranks(la, source, ceilings)}
@@ -125,16 +123,6 @@ def _treats(diagnosis: Diagnosis, catalog: Catalog) -> bool:
 
 def _is_case_matter(finding: Finding, diagnoses: Sequence[Diagnosis]) -> bool:
     return any(finding.id == d.finding or finding.code == d.code for d in diagnoses)
-
-
-def _hung(record: NodeRecord, new: Sequence[Finding], node: Node) -> list[Diagnosis]:
-    """A GPU tool that does not come back is UNKNOWN; three cycles of it are a hung driver."""
-    late = [f for f in new if f.code == "tool.timeout" and f.check == "nvidia-smi"]
-    return [
-        Diagnosis("driver-hung", Place(node.name), Severity.REBOOT, When.IDLE, 0.8,
-                  (f.reason, *f.evidence)[:3], f.at, f.code, f.source, "", f.id)
-        for f in late
-    ]  # fmt: skip
 
 
 def _latch(
@@ -288,7 +276,7 @@ def is_confirmed(latch: Latch, catalog: Catalog) -> bool:
     """Seen often enough in a row: the code's own number, else its fault's."""
     code = catalog.code(latch.code)
     needed = (code.confirm if code is not None else 0) or catalog.faults[latch.fault].confirm
-    return latch.count >= (HUNG_AFTER if latch.code == "tool.timeout" else needed)
+    return latch.count >= needed
 
 
 def open_case(

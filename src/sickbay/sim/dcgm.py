@@ -46,7 +46,7 @@ def run(node: SimNode, argv: Sequence[str], sees: Sees, major: int = 4) -> Compl
     if node.node_sign("dcgm_dead"):
         return Completed(NO_ENGINE, DEAD, "")
     if node.hung:
-        return Completed(None, "", "", timed_out=True)
+        return Completed(None, "", "", timed_out=True, stuck=True)
     if "diag" in argv:
         return _diag(node, _level(argv), sees, major, "-j" in argv or "--json" in argv)
     if "health" in argv:

@@ -22,7 +22,7 @@ WIDTH = 51
 def run(node: SimNode, argv: Sequence[str], now: float) -> Completed:
     """One call of nvidia-smi. Hung drivers leave the caller in D state."""
     if node.hung:
-        return Completed(None, "", "", timed_out=True)
+        return Completed(None, "", "", timed_out=True, stuck=True)
     words = list(argv)
     if words[:1] == ["nvlink"]:
         return Completed(0, _nvlink(node, "-e" in words or "--errorcounters" in words), "")

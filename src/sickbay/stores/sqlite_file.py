@@ -5,16 +5,19 @@ Called by sqlite.py only. It must never touch a file that is not a Sickbay store
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sickbay.errors import StoreError
 
 SCHEMA = 1  # of the tables; the records inside carry their own
 APPLICATION_ID = 0x534B4259  # "SKBY" in the file's header: what tells our file from another program's
+PRIVATE = 0o600
 SYNCHRONOUS = ("FULL", "NORMAL", "OFF", "EXTRA")
 
 _TABLES = """
@@ -44,6 +47,7 @@ def open_file(path: Path, cluster: str, synchronous: str, busy_s: float) -> sqli
         raise StoreError(f"synchronous is {synchronous!r}; it must be one of {', '.join(SYNCHRONOUS)}")
     with plain_words(path):
         _make_folder(path)
+        _keep_private(path)
         db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
         try:
             _prepare(db, path, cluster, synchronous.upper(), busy_s)
@@ -87,6 +91,18 @@ def _make_folder(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreError(f"{path}: cannot create its folder ({error.strerror}): give another path") from error
+
+
+def _keep_private(path: Path) -> None:
+    """Cases quote kernel logs and say who is on call: nobody else on this machine needs to read them. SQLite gives its
+    -wal and -shm the mode of the file; those that an older Sickbay left open to all are closed here. Where the owner is
+    somebody else, that is their business."""
+    with suppress(OSError):  # what is wrong with it is said by whoever opens it
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, PRIVATE))
+    for name in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        with suppress(OSError):
+            if stat.S_IMODE(name.stat().st_mode) & ~PRIVATE:
+                name.chmod(PRIVATE)
 
 
 def _prepare(db: sqlite3.Connection, path: Path, cluster: str, synchronous: str, busy_s: float) -> None:
