@@ -1,14 +1,19 @@
 """A few plain pages over HTTP for machines: /metrics and probes. Shared by the agent and the controller.
 
 Whoever serves gives a table path -> page; a page is asked on each request and answers at once. Bounded: at most AT_ONCE
-requests at a time, each shown out after PATIENCE_S. It must never hold a lock of those it reports on.
+requests at a time, each shown out after PATIENCE_S in all, however often it says a byte; when all places are taken, the
+one that has dawdled longest over its request gives up its place to whoever comes. It must never hold a lock of those it
+reports on.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -19,7 +24,10 @@ from sickbay.errors import UserError
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-PATIENCE_S = 5.0
+PATIENCE_S = 5.0  # for a request
+ANSWER_S = 60.0  # for request and answer: a page may be large, and its reader far
+LOOK_S = 0.5  # how often we see whose time is up
+MAKE_ROOM_S = 0.5
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Callable[[], tuple[int, bytes]]
@@ -38,36 +46,71 @@ class Pages:
                 f"{setting} {listen!r} cannot be listened on: {error}; choose another or empty it"
             ) from None
         self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, args=(5.0,), name="metrics", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), name="metrics", daemon=True).start()
 
     def close(self) -> None:
         self._server.socket.close()
 
 
+class _Visit:
+    """A connection: since when, and whether its request is whole."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self.wire, self.since, self.asked = wire, time.monotonic(), False
+
+    def end(self) -> None:
+        """From another thread: its own wakes up with nothing more to read."""
+        with suppress(OSError):
+            self.wire.shutdown(socket.SHUT_RDWR)
+
+
 class _Bounded(ThreadingHTTPServer):
-    """At most AT_ONCE requests at a time; more are turned away at the door."""
+    """At most AT_ONCE requests at a time. Slow strangers keep no place from a probe."""
 
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], door: type[BaseHTTPRequestHandler]) -> None:
         self._seats = threading.BoundedSemaphore(AT_ONCE)
+        self._visits: dict[socket.socket, _Visit] = {}  # in the order they came
         super().__init__(address, door)
 
     def server_bind(self) -> None:
         TCPServer.server_bind(self)  # HTTPServer's own asks the name service who we are, which may hang
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
+    def service_actions(self) -> None:
+        """Every now and then: whose time is up."""
+        now = time.monotonic()
+        for visit in list(self._visits.values()):
+            if now - visit.since > (ANSWER_S if visit.asked else PATIENCE_S):
+                visit.end()
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._seats.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        if not self._seats.acquire(blocking=False):
+            self._make_room()
+            if not self._seats.acquire(timeout=MAKE_ROOM_S):
+                self.shutdown_request(request)
+                return
+        self._visits[request] = _Visit(request)
+        super().process_request(request, client_address)
+
+    def _make_room(self) -> None:
+        dawdling = next((visit for visit in list(self._visits.values()) if not visit.asked), None)
+        if dawdling is not None:
+            dawdling.end()
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._visits.pop(request, None)
             self._seats.release()
+
+    def asked(self, request: socket.socket) -> None:
+        """Its request is whole: now it is our turn, and it keeps its place."""
+        if (visit := self._visits.get(request)) is not None:
+            visit.asked = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a request to the metrics port ended early", exc_info=True)
@@ -82,6 +125,7 @@ def _door(pages: Mapping[str, Page], more: More) -> type[BaseHTTPRequestHandler]
         server_version, sys_version = f"sickbay/{__version__}", ""
 
         def do_GET(self) -> None:
+            self.server.asked(self.request)  # type: ignore[attr-defined]
             path = self.path.partition("?")[0]
             page = pages.get(path)
             status, body = page() if page is not None else more(path) or (404, there)

@@ -197,6 +197,9 @@ class ControllerSettings:
     listen: str = ""
     """Address of /metrics, /healthz, /readyz and /livez, such as "0.0.0.0:9465". Empty: closed. They ask for no token:
     let only Prometheus and the kubelet reach it."""
+    probe_listen: str = ""
+    """Address of /healthz, /readyz and /livez alone, such as "0.0.0.0:9466", with places of its own: whatever happens
+    at `listen`, probes are answered. For the kubelet; nobody else need reach it. Empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +300,10 @@ class IngestSettings:
     """TLS certificate chain, PEM. Empty: plain HTTP, for behind a proxy or on loopback."""
     key_file: str = ""
     """TLS private key, PEM."""
+    connections_per_source: int = 64
+    """Connections that one address may have open at a time. An agent needs one; more are for several agents behind one
+    NAT or proxy, where it may have to be raised. In all there are 2,048 at most, and 256 fewer than this process may
+    open files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def test_strange_requests_get_plain_answers(counter: Counter) -> None:
 
 
 def test_a_connection_that_says_nothing_is_closed(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "FIRST_WORD_S", 0.05)
+    monkeypatch.setattr(serve, "REQUEST_S", 0.05)
     with socket.create_connection(("127.0.0.1", counter.port), 20) as wire:
         wire.sendall(b"POST /v1/rep")
         assert wire.recv(100) == b""

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -79,13 +80,24 @@ def _serve(settings: Settings, store: Store, site: Site, stop: threading.Event) 
 
 
 def _seen(process: _Process) -> None:
-    """Serve; with `controller.listen` set, to be looked at from outside meanwhile."""
-    pages = open_pages(process) if process.settings.controller.listen else None
-    try:
+    """Serve; with `controller.listen` or `controller.probe_listen` set, to be looked at from outside meanwhile."""
+    limits = process.settings.controller
+    with ExitStack() as doors:
+        if limits.probe_listen:
+            doors.callback(open_probes(process).close)
+        if limits.listen:
+            doors.callback(open_pages(process).close)
         process.serve()
-    finally:
-        if pages is not None:
-            pages.close()
+
+
+def open_probes(process: _Process) -> Served:
+    """The probes alone, for the kubelet: whatever happens at the other doors, they are answered."""
+    from sickbay.pages import Pages
+
+    listen = process.settings.controller.probe_listen
+    pages = Pages(listen, process.vitals.pages(), "controller.probe_listen")
+    log.info("probes listen=%s port=%d", listen, pages.port)
+    return pages
 
 
 def open_pages(process: _Process) -> Served:

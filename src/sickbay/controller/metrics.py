@@ -228,10 +228,5 @@ def _entered(recovery: Recovery, now: float) -> float:
 def open_pages(figures: Figures, vitals: Vitals, listen: str, more: More = lambda path: None) -> Pages:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(figures)
-    pages: dict[str, Page] = {
-        "/metrics": lambda: (200, generate_latest(registry)),
-        "/healthz": vitals.health,
-        "/readyz": vitals.ready,
-        "/livez": vitals.alive,
-    }
+    pages: dict[str, Page] = {"/metrics": lambda: (200, generate_latest(registry)), **vitals.pages()}
     return Pages(listen, pages, "controller.listen", more)

@@ -57,6 +57,9 @@ class Vitals:
 
     # -- asked from outside
 
+    def pages(self) -> dict[str, Callable[[], Answer]]:
+        return {"/healthz": self.health, "/readyz": self.ready, "/livez": self.alive}
+
     def watch_age_s(self) -> float | None:
         """None: this platform is not watched over a network, or we do not watch now."""
         return self._watch_age() if self._watch_age is not None and self.state == "leading" else None
