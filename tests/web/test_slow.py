@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from tests.web.posting import Counter, ask, opened
 from tests.web.test_agents_publisher import a_certificate
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: here\r\n"
+SLOW = HEAD + b"Slow: "
 PATIENCE_S = 20.0
 
 
@@ -33,6 +34,13 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
 
 def connect(port: int, source: str = "127.0.0.1") -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=(source, 0))
+
+
+def hold(held: ExitStack, port: int, source: str = "127.0.0.1", says: bytes = b"") -> None:
+    """One more that stays; it may be turned away at any moment."""
+    with suppress(OSError):
+        wire = held.enter_context(closing(connect(port, source)))
+        wire.sendall(says)
 
 
 def answer(wire: socket.socket) -> bytes:
@@ -66,7 +74,7 @@ def is_shown_out(wire: socket.socket) -> bool:
 def test_a_head_that_comes_byte_by_byte_has_its_time(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "REQUEST_S", 0.3)
     with closing(connect(counter.port)) as wire:
-        wire.sendall(HEAD + b"Slow: ")
+        wire.sendall(SLOW)
         assert is_shown_out(wire)
 
 
@@ -75,7 +83,7 @@ def test_so_has_a_second_head_on_the_same_connection(counter: Counter, monkeypat
     with closing(connect(counter.port)) as wire:
         wire.sendall(HEAD + b"\r\n")
         assert b"200" in answer(wire)
-        wire.sendall(HEAD + b"Slow: ")
+        wire.sendall(SLOW)
         assert is_shown_out(wire)
 
 
@@ -135,7 +143,7 @@ def test_one_address_has_its_share_of_connections_and_others_have_theirs(
 ) -> None:
     with ExitStack() as held:
         for _ in range(150):
-            held.enter_context(closing(connect(counter.port, "127.0.0.2")))
+            hold(held, counter.port, "127.0.0.2")
         assert counter.post(a_report()).status == 200
     said = [record for record in caplog.records if "connections_per_source" in record.getMessage()]
     assert len(said) == 1
@@ -145,7 +153,7 @@ def test_a_place_that_was_left_is_free_again(counter: Counter) -> None:
     for _ in range(3):
         with ExitStack() as held:
             for _ in range(60):
-                held.enter_context(closing(connect(counter.port)))
+                hold(held, counter.port)
     until = time.monotonic() + PATIENCE_S
     while not _answers(counter.port):
         assert time.monotonic() < until
@@ -192,9 +200,7 @@ def test_a_thousand_slow_connections_from_many_addresses_leave_files_places_and_
         port = int(child.stdout.readline())
         with ExitStack() as held:
             for n in range(1_010):
-                wire = held.enter_context(closing(connect(port, f"127.0.1.{1 + n % 20}")))
-                if not tls:
-                    _dribble(wire)
+                hold(held, port, f"127.0.1.{1 + n % 20}", b"" if tls else SLOW)
             child.stdin.write("\n")
             child.stdin.flush()
             assert child.stdout.readline().strip() == "True"
@@ -206,13 +212,6 @@ def test_a_thousand_slow_connections_from_many_addresses_leave_files_places_and_
     finally:
         _, said = child.communicate("\n", timeout=60)
     assert len(said) < 10_000
-
-
-def _dribble(wire: socket.socket) -> None:
-    try:
-        wire.sendall(HEAD + b"Slow: ")
-    except OSError:
-        return  # turned away
 
 
 def _answers(port: int) -> bool:
@@ -235,8 +234,7 @@ def pages() -> Iterator[Pages]:
 def test_slow_connections_keep_no_place_from_a_probe(pages: Pages) -> None:
     with ExitStack() as held:
         for _ in range(AT_ONCE * 4):
-            wire = held.enter_context(closing(connect(pages.port)))
-            _dribble(wire)
+            hold(held, pages.port, says=SLOW)
         for _ in range(5):
             assert ask(pages.port, "GET", "/livez").status == 200
 
@@ -244,5 +242,5 @@ def test_slow_connections_keep_no_place_from_a_probe(pages: Pages) -> None:
 def test_a_request_that_never_ends_is_shown_out(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sickbay.pages.PATIENCE_S", 0.3)
     with closing(connect(pages.port)) as wire:
-        wire.sendall(HEAD + b"Slow: ")
+        wire.sendall(SLOW)
         assert is_shown_out(wire)
