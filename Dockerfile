@@ -4,9 +4,9 @@
 #   docker build --target controller -t <your name>/controller:TAG .
 #
 # Only the lock file's packages, by their hashes, and our own code. Tools (nvidia-smi, dcgmi, fi_info) are the node's own:
-# the agent runs them in the node's root, so no driver or CUDA is in here. A tag may carry a digest
-# (PYTHON_TAG=3.11.13-slim-bookworm@sha256:...). Behind a proxy: --build-arg PIP_INDEX_URL=...
-ARG PYTHON_TAG=3.11.13-slim-bookworm
+# the agent runs them in the node's root, so no driver or CUDA is in here. The base is pinned by the digest of its index
+# (all architectures); another one is PYTHON_TAG=TAG@sha256:... Behind a proxy: --build-arg PIP_INDEX_URL=...
+ARG PYTHON_TAG=3.11.13-slim-bookworm@sha256:86adf8dbadc3d6e82ee5dd2c74bec2e1c2467cdad47886280501df722372d2e1
 
 # Our own code as a wheel. The lock files are parts of requirements.lock, made by tools/lock.
 FROM docker.io/library/python:${PYTHON_TAG} AS build

@@ -71,7 +71,8 @@ def test_only_pinned_things_are_fetched_and_none_without_its_hash() -> None:
                 assert "--no-deps" in command
                 assert "--require-hashes" in command or "--no-index" in command
         assert not re.search(r"\b(apt-get|apk|curl|wget|git clone|ADD)\b", f"{word} {rest}")
-    assert re.search(r"^ARG PYTHON_TAG=3\.11\.\d+-slim-\w+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    pinned = r"^ARG PYTHON_TAG=3\.11\.\d+-slim-\w+@sha256:[0-9a-f]{64}$"
+    assert re.search(pinned, (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("image", ["agent", "controller", "build"])
