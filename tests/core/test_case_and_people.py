@@ -413,3 +413,12 @@ def test_an_answer_to_an_older_step_changes_nothing() -> None:
     bed = Bedside(case, record=a_record(a_latch()), node=a_node())
     bed.turns(outcome=Done(), answers="n1.1/6")
     assert bed.case == case
+
+
+def test_a_record_that_names_a_machine_by_its_object_still_means_this_machine() -> None:
+    """Records of machines without a provider, from before the machine's own identity was read."""
+    bed = at(Phase.HOLDING)
+    bed.live = replace(bed.case, instance="uid-n1")
+    bed.record = replace(bed.record, instance="uid-n1")
+    assert bed.shows(last_check=7.0).faults == {"gpu-lost"}
+    assert bed.phase is not Phase.RESOLVED

@@ -10,14 +10,14 @@ import pytest
 from sickbay.kube.access import Access
 from sickbay.kube.api import Api, decode
 from sickbay.kube.names import keys
-from sickbay.kube.objects import NodeObject, PodObject
+from sickbay.kube.objects import NodeObject, NodeSystem, PodObject
 from sickbay.kube.results import encode
 from sickbay.model import Finding, Node, Place, Report, Severity, Status
 from sickbay.platforms.kubernetes.marks import Found, write_found
 from sickbay.platforms.kubernetes.memory import Memory
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.tenants import STUCK_S, is_work
-from sickbay.platforms.kubernetes.views import show_node
+from sickbay.platforms.kubernetes.views import is_machine, show_node
 from sickbay.settings import KubernetesSettings
 from testbed.fleet import gpu_node
 from tests.kubernetes.stage import StageClock, a_pod, owned_by
@@ -82,8 +82,20 @@ def test_a_node_of_eks_is_shown_with_its_machine_pool_rack_and_versions() -> Non
     assert "capacity-block" in found.capacity
 
 
-def test_a_machine_without_a_provider_is_told_apart_by_its_object() -> None:
-    assert shown(node_of(provider_id="")).instance == "uid-of-gpu-1"
+@pytest.mark.parametrize("own", [{"system_uuid": "4c4c4544"}, {"machine_id": "4c4c4544"}])
+def test_a_machine_without_a_provider_stays_the_same_when_its_object_is_made_again(own: dict[str, str]) -> None:
+    before, after = node_of(provider_id=""), node_of(provider_id="")
+    after.metadata.uid = "uid-made-again"
+    for node in (before, after):
+        node.status.node_info = NodeSystem(boot_id="boot-1", **own)
+    assert shown(before).instance == shown(after).instance == "4c4c4544"
+    assert is_machine(before, before.metadata.uid), "an older record names it by its object"
+
+
+def test_a_machine_that_says_nothing_of_itself_is_told_apart_by_its_object() -> None:
+    node = node_of(provider_id="")
+    node.status.node_info = NodeSystem(boot_id="boot-1")
+    assert shown(node).instance == "uid-of-gpu-1"
 
 
 def test_the_driver_is_also_read_from_the_labels_of_older_feature_discovery() -> None:

@@ -114,7 +114,7 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
         return (Event.CLEARED, turn.s.over, "sickbay")
     if node is None or case.factor or node.version < case.opened_version:
         return None
-    if case.instance and node.instance != case.instance:
+    if case.instance not in ("", node.instance, node.uid):  # older records name a machine by its object
         event = Event.REPLACED if case.rung is Verb.REPLACE and case.phase is Phase.REPAIRING else Event.GONE
         return (event, f"{case.node} is another machine now ({node.instance})", "platform")
     if node.uid != case.uid:
@@ -196,7 +196,7 @@ def _conclude(turn: Turn) -> Decision:
         record = triage.close(record, case, turn.ctx.policy, now=now.watch, at=now.wall)
         if case.phase is Phase.RESOLVED and case.journal[-1].event == Event.DONE:
             record = suspicion.note_check(record, case.plan.verify_with)
-        if turn.s.node is not None and case.instance and turn.s.node.instance != case.instance:
+        if turn.s.node is not None and case.instance not in ("", turn.s.node.instance, turn.s.node.uid):
             record = replace(record, past=())  # the record is about the new machine by now
         elif case.phase is Phase.RESOLVED and (case.rung is Verb.REPLACE or turn.s.gone):
             record = replace(record, latched=(), doubts=(), lemon="")

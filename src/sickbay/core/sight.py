@@ -19,7 +19,7 @@ def note_readiness(turn: Turn) -> None:
     node, record, now = turn.s.node, turn.record, turn.ctx.now.watch
     if node is None:
         return
-    if record.instance and record.instance != node.instance:
+    if record.instance not in ("", node.instance, node.uid):
         doubts = suspicion.moved(record, node)
         record = replace(record, latched=(), seen={}, quiet={}, past=(), told={}, doubts=doubts, lemon="")
     known = turn.s.away_since if record.not_ready_since is None else record.not_ready_since

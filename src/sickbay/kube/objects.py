@@ -87,6 +87,8 @@ class NodeSpec(Shape):
 
 class NodeSystem(Shape):
     boot_id: str = msgspec.field(default="", name="bootID")
+    machine_id: str = msgspec.field(default="", name="machineID")
+    system_uuid: str = msgspec.field(default="", name="systemUUID")
     kernel_version: str = ""
     os_image: str = ""
 

@@ -14,7 +14,7 @@ from sickbay.model import Action, Done, Failed, Outcome, Retry
 from sickbay.platforms.kubernetes import marks, operands, rights
 from sickbay.platforms.kubernetes.marks import HeldNode, Op
 from sickbay.platforms.kubernetes.site import Site
-from sickbay.platforms.kubernetes.views import instance_of, show_node
+from sickbay.platforms.kubernetes.views import instance_of, is_machine, show_node
 
 TRIES = 5  # reads of a node on which others keep changing the very fields we need
 ASK_AGAIN_S = 30.0
@@ -57,7 +57,7 @@ def _write(site: Site, node: NodeObject, ops: list[Op], done: Done) -> Outcome |
 
 def _refusal(site: Site, action: Action, node: NodeObject) -> str:
     name, mark, case = node.metadata.name, marks.mark_of(node, site.keys), marks.case_of(action)
-    if (wanted := action.before.instance) and instance_of(node) != wanted:
+    if (wanted := action.before.instance) and not is_machine(node, wanted):
         return f"{name} is another machine now: {instance_of(node)}, not {wanted}"
     if mark not in ("", case, marks.adopted_of(action)):
         key = site.keys.case
@@ -109,7 +109,7 @@ def _settled(site: Site, action: Action, node: HeldNode | None) -> Outcome | Non
     mark = marks.mark_of(node, site.keys)
     if mark not in ("", case, marks.adopted_of(action)):
         return Done(f"{name} carries no mark of {case}, but of {mark}")
-    if not mark and (wanted := action.before.instance) and instance_of(node) != wanted:
+    if not mark and (wanted := action.before.instance) and not is_machine(node, wanted):
         return Done(f"{name} is another machine now, and carries no mark of {case}")
     return None
 

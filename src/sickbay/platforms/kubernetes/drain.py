@@ -31,7 +31,7 @@ from sickbay.platforms.kubernetes.evictions import (
 )
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.tenants import job_of
-from sickbay.platforms.kubernetes.views import answers, instance_of
+from sickbay.platforms.kubernetes.views import answers, instance_of, is_machine
 
 SLICE_S = 8.0  # of the ten that a door has
 ASK_AGAIN_S = 30.0
@@ -87,7 +87,7 @@ def drain(site: Site, action: Action, is_down: IsDown = nobody_knows, give_way: 
 
 def _refusal(site: Site, action: Action, node: NodeObject) -> Outcome | None:
     name, case = node.metadata.name, marks.case_of(action)
-    if (wanted := action.before.instance) and instance_of(node) != wanted:
+    if (wanted := action.before.instance) and not is_machine(node, wanted):
         return Failed(f"{name} is another machine now: {instance_of(node)}, not {wanted}")
     if marks.mark_of(node, site.keys) != case or not node.spec.unschedulable:
         return Retry(ASK_AGAIN_S, f"{name} is not closed in the name of {case}")

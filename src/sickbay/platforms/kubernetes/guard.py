@@ -46,7 +46,7 @@ def refusal(action: Action, node: Node | None) -> str:
         return f"there is no node {action.place.node}"
     if before.uid and node.uid != before.uid:
         return f"{node.name} is another object now: it was deleted and made again"
-    if before.instance and node.instance != before.instance:
+    if before.instance not in ("", node.instance, node.uid):
         return f"{node.name} is another machine now: {node.instance}, not {before.instance}"
     if node.mark != case:
         return f"our mark on {node.name} is {node.mark or 'gone'}, not {case}"

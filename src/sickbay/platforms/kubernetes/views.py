@@ -129,8 +129,16 @@ def answers(node: NodeObject) -> bool:
 
 
 def instance_of(node: NodeObject) -> str:
-    """aws:///us-west-2a/i-0abc -> i-0abc. Without a provider the machine is told apart by its object."""
-    return node.spec.provider_id.rpartition("/")[2] or node.metadata.uid
+    """aws:///us-west-2a/i-0abc -> i-0abc. Without a provider by what the machine itself says, which stays when its
+    object is deleted and made again; where it says nothing it is told apart by its object."""
+    info = node.status.node_info
+    own = (info.system_uuid or info.machine_id) if info is not None else ""
+    return node.spec.provider_id.rpartition("/")[2] or own or node.metadata.uid
+
+
+def is_machine(node: NodeObject, wanted: str) -> bool:
+    """Is it the machine that a case names? Older records name one without a provider by its object."""
+    return wanted in (instance_of(node), node.metadata.uid)
 
 
 def pool_of(site: Site, node: NodeObject) -> str:
