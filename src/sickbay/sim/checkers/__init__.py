@@ -15,9 +15,11 @@ from sickbay.sim.checkers.checker import Bench, Checker
 from sickbay.sim.checkers.consent import Approved, InMaintenance, PauseObeyed, WithinLevel, WorkLeftAlone
 from sickbay.sim.checkers.diary import Diary
 from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
+from sickbay.sim.checkers.exits import DisruptionsBounded, EveryStateHasAnExit, LemonsKillFewJobs, NoException
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
 from sickbay.sim.checkers.nodes import Climbs, EvidenceFirst, ExaminedAlone, LeftAsFound, ReturnedWell, TreatedSafely
+from sickbay.sim.checkers.outages import HealthyLeftAlone, NoJobGivenUp, OneAttemptWrites
 from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, PersonObeyed, TimedFairly, ToldOnce
 from sickbay.sim.world import Fact
 
@@ -25,11 +27,14 @@ ALL: tuple[type[Checker], ...] = (
     TreatedSafely, PlacedSafely, WithinLimits, TreatedFewAtOnce, FewInAWindow, FewJobsHurt, Approved, WithinLevel,
     WorkLeftAlone, InMaintenance, PauseObeyed, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
+    HealthyLeftAlone, OneAttemptWrites, NoJobGivenUp, EveryStateHasAnExit, DisruptionsBounded, LemonsKillFewJobs,
+    NoException,
 )  # fmt: skip
 
 # Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed
 # (`sickbay sim check --all-checkers` counts it). Whoever mends the hole takes its checker out of here.
-PENDING: Mapping[str, str] = {}
+_WEATHER = "exercised by `--weather all` only, until the brain bears networks that are cut (issue 4, hole 2)"
+PENDING: Mapping[str, str] = {"HealthyLeftAlone": _WEATHER, "OneAttemptWrites": _WEATHER, "NoJobGivenUp": _WEATHER}
 
 
 @dataclass

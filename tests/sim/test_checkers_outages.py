@@ -1,0 +1,145 @@
+"""The checkers of shared outages, exits and loops complain when they must. The world is driven by hand; no brain runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from sickbay.model import Action, Ledger, Phase, Place, RecoveryPhase, Verb
+from sickbay.settings import JobPolicy
+from tests.builders import a_case, a_recovery
+from tests.sim.ward import Ward, a_policy, names
+
+NODE = "node-0003"
+
+
+def unwatched(nodes: int = 20) -> Ward:
+    ward = Ward(nodes, brains=0, policy=a_policy(), jobs=JobPolicy(capacity_s=3600.0))
+    ward.judge.silent = frozenset()
+    return ward
+
+
+def treats(ward: Ward, n: int = 1, node: str = NODE, verb: Verb = Verb.REBOOT) -> None:
+    ward.run.platform.perform(Action(f"{node}.{n}/2", Verb.CORDON, Place(node)))
+    ward.world.treatments.begin(f"{node}.{n}/7", verb, ward.world.nodes[node])
+
+
+def complaints(ward: Ward, by: str, *, at_the_end: bool = False) -> list[str]:
+    ward.judge.look()
+    if at_the_end:
+        ward.judge.conclude()
+    return [said for said, who in zip(ward.judge.violations, ward.judge.by, strict=True) if who == by]
+
+
+# -- many that are away together
+
+
+@pytest.mark.parametrize("later_s", [600.0, 10_000.0])
+def test_a_healthy_node_that_vanished_with_many_is_treated_while_it_is_away_or_after_its_return(later_s: float) -> None:
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 7200.0)
+    ward.passes(later_s)
+    treats(ward)
+    assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[0]
+
+
+def test_a_node_that_vanished_alone_or_has_something_of_its_own_may_be_treated() -> None:
+    ward = unwatched()
+    ward.world.network.cut([NODE], "control", 7200.0)
+    ward.passes(600.0)
+    treats(ward)
+    ward.world.network.cut(names(8, 8), "control", 7200.0)
+    ward.world.strike("gpu_lost_79", "node-0009", 1)
+    ward.passes(600.0)
+    treats(ward, node="node-0009")
+    assert complaints(ward, "HealthyLeftAlone") == []
+
+
+def test_a_person_may_have_nodes_replaced_that_are_away() -> None:
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "power", 7200.0)
+    ward.world.note("person", NODE, act="approve", by="alice", case=f"{NODE}.1", verb="REPLACE")
+    treats(ward, verb=Verb.REPLACE)
+    assert complaints(ward, "HealthyLeftAlone") == []
+
+
+@pytest.mark.parametrize(("writes", "complained"), [(True, True), (False, False)])
+def test_an_attempt_begins_beside_ranks_that_write(writes: bool, complained: bool) -> None:
+    ward = unwatched()
+    ward.world.note("two-attempts", "", job="llama", attempt=2, beside=1, nodes=NODE, writes=writes, by="llama#7")
+    assert bool(complaints(ward, "OneAttemptWrites")) == complained
+
+
+@pytest.mark.parametrize(("cut", "complained"), [(True, True), (False, False)])
+def test_a_job_is_given_up_while_many_nodes_are_away(cut: bool, complained: bool) -> None:
+    ward = unwatched()
+    ward.submit("llama")
+    if cut:
+        ward.world.network.cut(names(0, 8), "both", 7200.0)
+    ward.world.note("tick")
+    recovery = a_recovery(RecoveryPhase.STOPPING)
+    version = ward.run.store.create(recovery)
+    ward.judge.look()
+    ward.run.store.archive(replace(recovery, phase=RecoveryPhase.FAILED), version, 1)
+    ward.world.note("tick")
+    assert bool(complaints(ward, "NoJobGivenUp")) == complained
+
+
+# -- exits
+
+
+def test_a_node_carries_a_mark_of_no_case() -> None:
+    ward = unwatched()
+    ward.run.platform.perform(Action(f"{NODE}.1/2", Verb.CORDON, Place(NODE)))
+    assert "which is no case" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_a_case_rests_with_a_person_who_was_never_told() -> None:
+    ward = unwatched()
+    ward.run.store.create(a_case(Phase.ESCALATED, node=NODE))
+    assert "no notice says so" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_the_breaker_stays_open_for_ever() -> None:
+    ward = unwatched()
+    ward.run.store.create(Ledger(breaker="too many", breaker_until=1e9))
+    assert "the breaker stays open" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_a_job_waits_long_and_its_owner_was_never_told() -> None:
+    ward = unwatched()
+    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY))
+    ward.world.note("tick")
+    ward.judge.look()
+    ward.passes(7200.0)
+    assert "nobody was told" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_a_node_is_treated_in_circles() -> None:
+    ward = unwatched()
+    for n in range(1, 9):
+        treats(ward, n)
+        ward.passes(7200.0)
+    assert "was treated 7 times for 0 faults" in complaints(ward, "DisruptionsBounded")[0]
+
+
+def test_one_part_kills_a_fourth_job_that_we_placed() -> None:
+    ward = unwatched()
+    job = ward.submit("llama")
+    ward.world.strike("gpu_lost_79", NODE, 0, cure="replace")
+    for n in range(2, 6):
+        ward.world.gangs.stop(job, "owner")
+        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
+        ward.passes(70.0)
+        ward.judge.look()
+    assert "has killed 4 jobs" in complaints(ward, "LemonsKillFewJobs")[0]
+
+
+def test_what_a_pass_raised_counts_though_it_was_contained() -> None:
+    ward = unwatched()
+    brain = SimpleNamespace(first_led=0.0, controller=SimpleNamespace(contained=["node n1: KeyError"]))
+    ward.run.brains.append(brain)  # type: ignore[arg-type]
+    ward.world.note("tick")
+    assert "contained: node n1: KeyError" in complaints(ward, "NoException")[0]
