@@ -1,4 +1,4 @@
-"""The checkers of shared outages, exits and loops complain when they must. The world is driven by hand; no brain runs."""
+"""The checkers of shared outages, exits and loops complain when they must. The world is driven by hand."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from sickbay.core.recover_table import JobEvent
 from sickbay.model import Done, Event, JobChanged, JobPhase, Phase, Progress, RecoveryPhase, Retry, Verb
 from sickbay.settings import JobPolicy
-from sickbay.sim.mutants import restart_anyway, two_lives
+from sickbay.sim.mutants.brain import restart_anyway, two_lives
 from tests.sim.removed import Removed, both, door, job_row, notices, row, rule, wrapped
 from tests.sim.ward import Ward, a_policy
 

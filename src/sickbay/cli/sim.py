@@ -126,11 +126,12 @@ def check(
 def mutants(
     seeds: Annotated[int, typer.Option("--seeds", help="Seeds for each mutant.")] = 64,
     jobs: Annotated[int, typer.Option("--jobs", help="Processes side by side.")] = 2,
+    named: Annotated[str, typer.Option("--only", help="Those whose name or whose own checker holds this word.")] = "",
 ) -> None:
     """Break the brain and the doors on purpose, one rule at a time: every mutant must be caught."""
     from sickbay.sim.mutants import run_mutants
 
-    raise typer.Exit(run_mutants(seeds, jobs))
+    raise typer.Exit(run_mutants(seeds, jobs, named))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -43,12 +43,16 @@ class WithinLimits(Checker):
         if fact.kind != "cordon":
             return
         node = self.world.nodes[fact.node]
-        nodes = self.world.nodes  # a machine that its provider took away is not out by our doing
-        self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and nodes[n].present}
+        nodes = self.world.nodes
+        self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and self._is_out(nodes[n])}
         up = node.ready and not node.others and not node.gate
         if up and self._taken.get(fact.node) != fact.detail["case"]:
             self._taken[fact.node] = str(fact.detail["case"])
             self._count(fact, node)
+
+    def _is_out(self, node: SimNode) -> bool:
+        """By our doing: not where its provider took the machine away or a person has opened it again."""
+        return node.present and node.closed
 
     def _count(self, fact: Fact, node: SimNode) -> None:
         policy = self.policy_of(fact.node)

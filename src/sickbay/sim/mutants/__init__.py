@@ -1,0 +1,100 @@
+"""Mutants: one rule of the brain or of a door removed at a time. One that no proof notices is a hole in the proofs.
+
+`run_mutants` is behind `sickbay sim mutants`. Each mutant lives in a forked process: the patched modules are judged
+first by the seeds (world-side checkers), then, where the seeds are blind by nature, by tests of core and
+controller and the scenarios. Mutants of time and of sending must die by the seeds: nothing else looks at the truth.
+A mutant with `only` must be seen by that checker and by no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sickbay.sim.mutants.brain import BRAIN
+from sickbay.sim.mutants.consent import CONSENT
+from sickbay.sim.mutants.patch import Mutant
+
+if TYPE_CHECKING:
+    from sickbay.sim.check import Verdict
+
+SEED_S = 90  # a seed takes about one second; a mutant that goes round in circles is caught too
+MUTANTS: tuple[Mutant, ...] = (*BRAIN, *CONSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    name: str
+    killed_by: str  # "" when it survived
+    took_s: float
+
+
+def _try(number: int, seeds: int) -> Fate:
+    """Runs in a process of its own: what it patches, it takes with it."""
+    mutant, began = MUTANTS[number], time.monotonic()
+    mutant.patch()
+    from sickbay.sim.check import play
+
+    signal.signal(signal.SIGALRM, _too_long)
+    for seed in range(seeds):
+        signal.alarm(SEED_S)
+        verdict = play(seed)
+        signal.alarm(0)
+        if verdict.violations:
+            return Fate(mutant.name, _killed_by(mutant, seed, verdict), time.monotonic() - began)
+    by = "" if mutant.seeds_only or mutant.only else _by_tests()
+    return Fate(mutant.name, by, time.monotonic() - began)
+
+
+def _killed_by(mutant: Mutant, seed: int, verdict: Verdict) -> str:
+    """ "" when another checker than its own saw it: then that one proves nothing that the others do not."""
+    if mutant.only and set(verdict.by) != {mutant.only}:
+        return ""
+    return f"{mutant.only or verdict.by[0] or 'an exception'}, seed {seed}: {verdict.violations[0]}"
+
+
+def _too_long(number: int, frame: object) -> None:
+    raise TimeoutError(f"the seed did not end within {SEED_S} s: the brain goes round in circles")
+
+
+def _by_tests() -> str:
+    tests = Path(__file__).parents[4] / "tests"
+    if not tests.is_dir():
+        return ""
+    judges = [
+        str(tests / "core"),
+        str(tests / "controller"),
+        *sorted(map(str, (tests / "sim").glob("test_scenarios_*.py"))),
+    ]
+    import pytest
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", *judges])
+    failed = [line for line in said.getvalue().splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return f"tests: {failed[0] if failed else said.getvalue()[-200:]}" if code != 0 else ""
+
+
+def run_mutants(seeds: int, processes: int, named: str = "") -> int:
+    """Try every mutant, or those whose name or whose own checker holds this word; 0 if each one dies."""
+    began, survivors = time.monotonic(), []
+    chosen = [n for n, mutant in enumerate(MUTANTS) if named in mutant.name or named in mutant.only]
+    context = multiprocessing.get_context("fork")
+    with context.Pool(processes, maxtasksperchild=1) as pool:
+        fates = [pool.apply_async(_try, (n, seeds)) for n in chosen]
+        for pending in fates:
+            fate = pending.get()
+            word = "killed  " if fate.killed_by else "SURVIVED"
+            print(f"{word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}")
+            sys.stdout.flush()
+            survivors += [] if fate.killed_by else [fate.name]
+    took = time.monotonic() - began
+    print(f"{len(chosen)} mutants, {len(chosen) - len(survivors)} killed, {len(survivors)} survived, {took:.0f} s")
+    return 1 if survivors else 0

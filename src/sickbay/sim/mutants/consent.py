@@ -1,0 +1,144 @@
+"""Mutants of limits, of people's consent and of what must be told: one for each thing that the judge works out itself.
+
+They break core/admit.py and its callers, which production runs as they are. `only`: the checker that alone sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sickbay.model import Event, Phase, Verb
+from sickbay.sim.mutants.patch import Mutant, Patch, row_, wrap_
+
+
+def _not_asked(old: Any) -> Any:
+    return lambda *a: None
+
+
+def _without_scope(prefix: str) -> Patch:
+    def make(old: Any) -> Any:
+        return lambda r, policy: [row for row in old(r, policy) if not row[0].startswith(prefix)]
+
+    return wrap_("core.admit", "_scopes", make)
+
+
+def _unasked_for(verb: Verb) -> Patch:
+    def make(old: Any) -> Any:
+        return lambda r, *rest: None if r.verb is verb else old(r, *rest)
+
+    return wrap_("core.admit", "_approval", make)
+
+
+def _uncounted(verb: Verb) -> Patch:
+    def make(old: Any) -> Any:
+        return lambda r, *rest: None if r.verb is verb else old(r, *rest)
+
+    return wrap_("core.admit", "_window", make)
+
+
+def _zero_is_some(old: Any) -> Any:
+    """As it was: a share of nothing, raised to `at_least`."""
+    return lambda limit, total: max(min(limit.count, int(total * limit.percent / 100.0)), min(limit.at_least, total))
+
+
+def _every_level(old: Any) -> Any:
+    return lambda policy: frozenset(Verb)
+
+
+def _always_evicts(old: Any) -> Any:
+    def context(self: Any, pool: str, now: Any) -> Any:
+        made = old(self, pool, now)
+        return replace(made, policy=replace(made.policy, evict=True))
+
+    return context
+
+
+def _one_policy(old: Any) -> Any:
+    def init(self: Any, view: Any, records: Any, catalog: Any, settings: Any, *rest: Any) -> None:
+        old(self, view, records, catalog, replace(settings, pools={}), *rest)
+
+    return init
+
+
+def _never_paused(old: Any) -> Any:
+    return lambda self, node, name, wall: ""
+
+
+def _nothing_recent(old: Any) -> Any:
+    return lambda ledger, name, policy, now: ()
+
+
+def _approves_all(old: Any) -> Any:
+    def approve(turn: Any, case: Any, command: Any) -> Any:
+        return replace(old(turn, case, command), approved=tuple(Verb))
+
+    return approve
+
+
+def _breaker_for_ever(old: Any) -> Any:
+    def trip(ledger: Any, *rest: Any) -> Any:
+        made = old(ledger, *rest)
+        return replace(made, breaker_until=1e12) if made.breaker else made
+
+    return trip
+
+
+def _keeps_it_quiet(old: Any) -> Any:
+    def put(self: Any, notices: Any) -> Any:
+        return old(self, tuple(n for n in notices if not n.case))
+
+    return put
+
+
+def _last_rung_again(old: Any) -> Any:
+    def next_rung(case: Any, allowed: Any) -> Any:
+        strongest = case.plan.rungs[-1].verb if case.plan.rungs else None
+        return old(case, allowed) or (strongest if strongest in allowed else None)
+
+    return next_rung
+
+
+def _seat_ends_early(old: Any) -> Any:
+    return lambda seat, case: bool(old(seat, case)) and (seat.kind != "treat" or case.phase is Phase.QUEUED)
+
+
+def _stumbles(old: Any) -> Any:
+    def conclude(turn: Any) -> Any:
+        if turn.case is not None and turn.case.phase is Phase.WAITING and turn.s.case is None:
+            raise KeyError("nobody expects it")
+        return old(turn)
+
+    return conclude
+
+
+CONSENT: tuple[Mutant, ...] = (
+    # how much at once
+    Mutant("any number is treated at once", wrap_("core.admit", "_treat_limits", _not_asked), only="TreatedFewAtOnce"),
+    Mutant("a treatment gives its place back early", wrap_("core.admit", "is_needed", _seat_ends_early)),
+    Mutant("windows are not counted", wrap_("core.admit", "_window", _not_asked), only="FewInAWindow"),
+    *(Mutant(f"the window of {v} is not counted", _uncounted(v), only="FewInAWindow") for v in (
+        Verb.CORDON, Verb.RESET_GPU, Verb.REBOOT)),
+    Mutant("jobs are hurt without limit", wrap_("core.admit", "_jobs_hurt", _not_asked), only="FewJobsHurt"),
+    Mutant("no window remembers anything", wrap_("core.admit", "recent", _nothing_recent)),
+    Mutant("no limit of the fleet", _without_scope("fleet"), only="WithinLimits"),
+    Mutant("no limit of a pool", _without_scope("pool:"), only="WithinLimits"),
+    Mutant("no limit of a rack", _without_scope("rack:"), only="WithinLimits"),
+    Mutant("a limit of none lets one through", wrap_("core.admit", "room", _zero_is_some)),
+    # what people allow
+    *(Mutant(f"nobody is asked before {v}", _unasked_for(v), only="Approved") for v in (
+        Verb.CORDON, Verb.DRAIN, Verb.RESET_GPU, Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE)),
+    Mutant("one approval is for everything", wrap_("core.obey", "_approve", _approves_all)),
+    Mutant("maintenance windows are always open", wrap_("core.admit", "_maintenance", _not_asked),
+           only="InMaintenance"),
+    Mutant("every verb is allowed", wrap_("core.plan", "level", _every_level), only="WithinLevel"),
+    Mutant("work is always evicted", wrap_("controller.desk", "Desk._context", _always_evicts), only="WorkLeftAlone"),
+    Mutant("a pool has no policy of its own", wrap_("controller.desk", "Desk.__init__", _one_policy)),
+    Mutant("a pause pauses nothing", wrap_("controller.view", "View.paused", _never_paused), only="PauseObeyed"),
+    # exits
+    Mutant("an open breaker stays open", wrap_("core.admit", "trip", _breaker_for_ever), only="EveryStateHasAnExit"),
+    Mutant("nobody is told of a case", wrap_("controller.outbox", "Outbox.put", _keeps_it_quiet)),
+    Mutant("the strongest rung is tried for ever", wrap_("core.machine", "next_rung", _last_rung_again)),
+    Mutant("a node raises when its case opens", wrap_("core.decide", "_conclude", _stumbles)),
+    Mutant("an exhausted ladder begins anew", row_(Phase.QUEUED, Event.EXHAUSTED, Phase.CORDONING)),
+)  # fmt: skip
