@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sickbay.sim.drawn import draw
 from sickbay.sim.mutants.brain import BRAIN
 from sickbay.sim.mutants.consent import CONSENT
 from sickbay.sim.mutants.patch import Mutant
@@ -43,7 +44,7 @@ def _try(number: int, seeds: int) -> Fate:
     from sickbay.sim.check import play
 
     signal.signal(signal.SIGALRM, _too_long)
-    for seed in range(seeds):
+    for seed in _seeds(mutant, seeds):
         signal.alarm(SEED_S)
         verdict = play(seed)
         signal.alarm(0)
@@ -51,6 +52,12 @@ def _try(number: int, seeds: int) -> Fate:
             return Fate(mutant.name, _killed_by(mutant, seed, verdict), time.monotonic() - began)
     by = "" if mutant.seeds_only or mutant.only else _by_tests()
     return Fate(mutant.name, by, time.monotonic() - began)
+
+
+def _seeds(mutant: Mutant, count: int) -> list[int]:
+    """Those that draw the setting it takes, then any."""
+    fit = [seed for seed in range(1500) if any(mutant.drawn in words for words in draw(seed).words)]
+    return list(dict.fromkeys((*(fit if mutant.drawn else ()), *range(count))))[:count]
 
 
 def _killed_by(mutant: Mutant, seed: int, verdict: Verdict) -> str:

@@ -17,6 +17,7 @@ class Mutant:
     name: str
     patch: Patch
     seeds_only: bool = False  # the tests of core cannot see it by construction
+    drawn: str = ""  # the setting that it takes: seeds that draw it are played first
     only: str = ""  # the one checker that sees it: no other may complain in the seed that shows it
 
 
