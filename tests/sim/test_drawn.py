@@ -43,7 +43,7 @@ def test_every_verb_is_drawn_for_approval_and_for_a_window_of_none() -> None:
 def test_every_two_keys_meet_within_some_hundred_seeds() -> None:
     met = {frozenset(pair) for row in drawn.meetings() for pair in combinations(row, 2)}
     assert met == {frozenset(pair) for pair in combinations(sorted(drawn.VALUES), 2)}
-    assert ROUND < 450
+    assert ROUND < 600
 
 
 @pytest.mark.parametrize("first", [0, 50_000_000])

@@ -96,6 +96,10 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "controller.common_cause_s": (0.1, YEAR_S),
     "controller.common_factor_s": (0.1, YEAR_S),
     "controller.common_share": (0, 1),
+    "controller.absent_nodes": (0, 1_000_000),
+    "controller.absent_share": (0, 1),
+    "controller.absent_factor_share": (0, 1),
+    "controller.company_s": (0.1, 3600),
     "controller.silent_share": (0, 1),
     "controller.heartbeat_s": (0.1, YEAR_S),
     "controller.archive_days": (1, 36_500),
@@ -108,6 +112,7 @@ LONG: Mapping[str, tuple[Any, ...]] = {
         "cancel_s", "suspect_s", "unreachable_s", "quiet_s", "breaker_quiet_s")},
     **{f"jobs.{name}": (YEAR_S,) for name in (
         "stall_s", "stalled_s", "arrival_s", "stopping_s", "examining_s", "capacity_s", "restarting_s")},
+    "controller.company_s": (YEAR_S,),
     "controller.period_s": (0.05,),
     "controller.idle_period_s": (0.05,),
 }  # fmt: skip

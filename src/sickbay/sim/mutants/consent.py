@@ -114,31 +114,75 @@ def _stumbles(old: Any) -> Any:
 
 CONSENT: tuple[Mutant, ...] = (
     # how much at once
-    Mutant("any number is treated at once", wrap_("core.admit", "_treat_limits", _not_asked), drawn='policy.at_once = ', only="TreatedFewAtOnce"),
-    Mutant("a treatment gives its place back early", wrap_("core.admit", "is_needed", _seat_ends_early), drawn='policy.at_once = 1'),
-    Mutant("windows are not counted", wrap_("core.admit", "_window", _not_asked), drawn='policy.per_window = ', only="FewInAWindow"),
-    *(Mutant(f"the window of {v} is not counted", _uncounted(v), drawn=f"{{ {v} = ", only="FewInAWindow") for v in (
-        Verb.CORDON, Verb.RESET_GPU, Verb.REBOOT)),
-    Mutant("jobs are hurt without limit", wrap_("core.admit", "_jobs_hurt", _not_asked), drawn='policy.jobs_hurt_per_window = 0', only="FewJobsHurt"),
+    Mutant(
+        "any number is treated at once",
+        wrap_("core.admit", "_treat_limits", _not_asked),
+        drawn="policy.at_once = ",
+        only="TreatedFewAtOnce",
+    ),
+    Mutant(
+        "a treatment gives its place back early",
+        wrap_("core.admit", "is_needed", _seat_ends_early),
+        drawn="policy.at_once = 1",
+    ),
+    Mutant(
+        "windows are not counted",
+        wrap_("core.admit", "_window", _not_asked),
+        drawn="policy.per_window = ",
+        only="FewInAWindow",
+    ),
+    *(
+        Mutant(f"the window of {v} is not counted", _uncounted(v), drawn=f"{{ {v} = ", only="FewInAWindow")
+        for v in (Verb.CORDON, Verb.RESET_GPU, Verb.REBOOT)
+    ),
+    Mutant(
+        "jobs are hurt without limit",
+        wrap_("core.admit", "_jobs_hurt", _not_asked),
+        drawn="policy.jobs_hurt_per_window = 0",
+        only="FewJobsHurt",
+    ),
     Mutant("no window remembers anything", wrap_("core.admit", "recent", _nothing_recent)),
-    Mutant("no limit of the fleet", _without_scope("fleet"), drawn='policy.max_out_fleet = ', only="WithinLimits"),
-    Mutant("no limit of a pool", _without_scope("pool:"), drawn='policy.max_out = 0', only="WithinLimits"),
-    Mutant("no limit of a rack", _without_scope("rack:"), drawn='policy.max_out_rack = ', only="WithinLimits"),
+    Mutant("no limit of the fleet", _without_scope("fleet"), drawn="policy.max_out_fleet = ", only="WithinLimits"),
+    Mutant("no limit of a pool", _without_scope("pool:"), drawn="policy.max_out = 0", only="WithinLimits"),
+    Mutant("no limit of a rack", _without_scope("rack:"), drawn="policy.max_out_rack = ", only="WithinLimits"),
     Mutant("a limit of none lets one through", wrap_("core.admit", "room", _zero_is_some), drawn='= "0%"'),
     # what people allow
-    *(Mutant(f"nobody is asked before {v}", _unasked_for(v), drawn=f'policy.approval = ["{v}"]', only="Approved") for v in (
-        Verb.CORDON, Verb.DRAIN, Verb.RESET_GPU, Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE)),
-    Mutant("one approval is for everything", wrap_("core.obey", "_approve", _approves_all), drawn='"DRAIN", "RESET_GPU"'),
-    Mutant("maintenance windows are always open", wrap_("core.admit", "_maintenance", _not_asked), drawn='policy.windows = ["Sun',
-           only="InMaintenance"),
-    Mutant("every verb is allowed", wrap_("core.plan", "level", _every_level), drawn='policy.max_verb = "CORDON"', only="WithinLevel"),
-    Mutant("work is always evicted", wrap_("controller.desk", "Desk._context", _always_evicts), drawn='policy.evict = false', only="WorkLeftAlone"),
-    Mutant("a pool has no policy of its own", wrap_("controller.desk", "Desk.__init__", _one_policy), drawn='pool.'),
+    *(
+        Mutant(f"nobody is asked before {v}", _unasked_for(v), drawn=f'policy.approval = ["{v}"]', only="Approved")
+        for v in (Verb.CORDON, Verb.DRAIN, Verb.RESET_GPU, Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE)
+    ),
+    Mutant(
+        "one approval is for everything", wrap_("core.obey", "_approve", _approves_all), drawn='"DRAIN", "RESET_GPU"'
+    ),
+    Mutant(
+        "maintenance windows are always open",
+        wrap_("core.admit", "_maintenance", _not_asked),
+        drawn='policy.windows = ["Sun',
+        only="InMaintenance",
+    ),
+    Mutant(
+        "every verb is allowed",
+        wrap_("core.plan", "level", _every_level),
+        drawn='policy.max_verb = "CORDON"',
+        only="WithinLevel",
+    ),
+    Mutant(
+        "work is always evicted",
+        wrap_("controller.desk", "Desk._context", _always_evicts),
+        drawn="policy.evict = false",
+        only="WorkLeftAlone",
+    ),
+    Mutant("a pool has no policy of its own", wrap_("controller.desk", "Desk.__init__", _one_policy), drawn="pool."),
     Mutant("a pause pauses nothing", wrap_("controller.view", "View.paused", _never_paused), only="PauseObeyed"),
     # exits
-    Mutant("an open breaker stays open", wrap_("core.admit", "trip", _breaker_for_ever), drawn='policy.breaker_failures = 1', only="EveryStateHasAnExit"),
+    Mutant(
+        "an open breaker stays open",
+        wrap_("core.admit", "trip", _breaker_for_ever),
+        drawn="policy.breaker_failures = 1",
+        only="EveryStateHasAnExit",
+    ),
     Mutant("nobody is told of a case", wrap_("controller.outbox", "Outbox.put", _keeps_it_quiet)),
     Mutant("the strongest rung is tried for ever", wrap_("core.machine", "next_rung", _last_rung_again)),
     Mutant("a node raises when its case opens", wrap_("core.decide", "_conclude", _stumbles)),
     Mutant("an exhausted ladder begins anew", row_(Phase.QUEUED, Event.EXHAUSTED, Phase.CORDONING)),
-)  # fmt: skip
+)
