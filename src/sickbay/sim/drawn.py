@@ -41,7 +41,7 @@ SPARED: Mapping[tuple[str, str], str] = {
     ("jobs.stall_s", "0.1"): _TOLD,
     ("jobs.stall_s", "30"): _TOLD,
 }
-NOT_DRAWN = {"controller.listen": "an address to listen on decides nothing"}
+NOT_DRAWN = dict.fromkeys(("controller.listen", "controller.probe_listen"), "an address to listen on decides nothing")
 
 _WAIT = (0.1, 3600, 86_400)
 _SHORT = (0.1, 30, 3600)
