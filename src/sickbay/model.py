@@ -706,6 +706,8 @@ class Recovery:
     expects: int = 0  # nodes that its last restart asked for, beyond those it was given
     arrivals: int = 0  # such requests in a row that ended in a sick node, or none
     unfenced: int = 0  # attempt that its owner said may be left behind where nobody can reach it
+    stopped: float = -1.0  # watch time at which every rank of the last attempt was confirmed gone; -1: not yet
+    told_of: int = 0  # attempt of which the owner knows that some nodes are out of reach
 
 
 @dataclass(frozen=True, slots=True)

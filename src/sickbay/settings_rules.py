@@ -74,6 +74,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "ControllerSettings.archive_days": (1, 36_500),
     "ControllerSettings.workers": (1, 1024),
     "ControllerSettings.common_cause_nodes": (2, 1_000_000),
+    "ControllerSettings.absent_nodes": (2, 1_000_000),
     "SqliteSettings.busy_s": (0, 300),
     "IngestSettings.connections_per_source": (1, 2_048),
     "AgentSettings.check_interval_s": (5, 86_400),

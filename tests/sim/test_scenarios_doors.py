@@ -357,9 +357,9 @@ def _freed_at_once(old: Any) -> Any:
 
 
 def _any_answer(old: Any) -> Any:
-    def verify(case: Any, record: Any, findings: Any, catalog: Any) -> Any:
+    def verify(case: Any, record: Any, findings: Any, *rest: Any) -> Any:
         key = case.pending.key if case.pending else ""
-        return old(case, record, [replace(f, answers=key) for f in findings], catalog)
+        return old(case, record, [replace(f, answers=key) for f in findings], *rest)
 
     return verify
 

@@ -177,7 +177,7 @@ def test_a_job_without_capacity_rests_with_a_notice_and_goes_on_when_there_is_so
     ward = working_ward(nodes=5, policy=a_policy(max_verb="REBOOT"), jobs=JobPolicy(capacity_s=1800.0))
     for name in (SICK, "node-0004"):
         ward.world.strike("gpu_lost_79", name, 0, cure="power_cycle")
-    ward.until(lambda: any("llama" in n.title + n.body for n in ward.run.mailbox.notices), 14_400.0)
+    ward.until(lambda: any(n.title == "llama waits for capacity" for n in ward.run.mailbox.notices), 14_400.0)
     assert len(attempts(ward)) == 1
     ward.passes(7200.0)
     ward.run.settings = replace(ward.run.settings, policy=a_policy())

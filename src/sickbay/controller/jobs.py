@@ -6,19 +6,20 @@ Called by controller/loop.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.containment import Containment
+from sickbay.controller.outages import Outages
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import blame, capacity, progress, recover, suspicion, versions
+from sickbay.core import absence, blame, capacity, progress, reach, recover, suspicion, versions
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Action, Case, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
+from sickbay.model import Action, Case, Command, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
 from sickbay.ports import Stored
 from sickbay.settings import LEVELS, Settings
 
@@ -40,6 +41,8 @@ class JobDesk(Asking):
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
         self._compared: dict[str, tuple[int, tuple[str, ...]]] = {}  # job -> attempt and nodes whose versions were seen
         self._compare_at: dict[str, float] = {}
+        self._outages = Outages()
+        self._orders: dict[str, list[Command]] = {}  # job -> what people asked for, until it is decided
         self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
 
     def begin(self, now: Now) -> None:
@@ -75,8 +78,8 @@ class JobDesk(Asking):
         d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
         if d.recovery is None:
             return
-        if stored is None or _is_worth_keeping(stored.value, d.recovery):
-            self._records.put_recovery(d.recovery, d.ended)
+        if stored is None or s.commands or _is_worth_keeping(stored.value, d.recovery):
+            self._records.put_recovery(d.recovery, d.ended, [c.id for c in s.commands])
         if not d.ended:
             self._view.recoveries[job_id] = replace(self._view.recoveries[job_id], value=d.recovery)
         self._settle(d.recovery, d.ended, stored, now)
@@ -117,9 +120,35 @@ class JobDesk(Asking):
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
+            unreachable=(lost := self._unreachable(job, now)),
+            outage=self._outage(job_id, lost, now) if waiting else "", commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job),
         )  # fmt: skip
+
+    def _unreachable(self, job: Job | None, now: Now) -> dict[str, float]:
+        """Nodes of the job's last attempt that do not answer, and since when: ranks may run there."""
+        away = self._view.away
+        absent = [n for n in job.nodes if n in away] if job is not None and away else ()
+        hiding = [n for n in absent if reach.may_hide_ranks(self._view.nodes.get(n))]
+        return {n: now.watch if (since := away[n]) is None else since for n in hiding}
+
+    def _outage(self, job: str, lost: Mapping[str, float], now: Now) -> str:
+        """What this job fails by together with others, or because of something that has a case of its own."""
+        many = self._view.cases.get(absence.NAME)
+        if lost and many is not None:
+            return f"its nodes are away together with many others ({many.value.id})"
+        return self._outages.of(job, now.watch)
+
+    def take_commands(self, commands: Sequence[Command]) -> list[Command]:
+        """Keep those about jobs that we look after; the others are returned."""
+        known = {c.id for queue in self._orders.values() for c in queue}
+        mine = [c for c in commands if c.target in self._view.recoveries and c.target not in self._view.nodes]
+        for command in mine:
+            if command.id not in known:
+                self._orders.setdefault(command.target, []).append(command)
+                self._view.touch_job(command.target)
+        return [c for c in commands if c not in mine]
 
     def _on_demand(self, nodes: Sequence[str]) -> bool | None:
         """By the first of its nodes that is to be seen: a gang lives in one pool."""
@@ -223,6 +252,8 @@ class JobDesk(Asking):
         self._view.due("job", job, None if ended else self._wake(r, now))
         if before is None or before.value.phase is not r.phase:
             last = r.journal[-1]
+            if r.phase is RecoveryPhase.STOPPING:
+                self._outages.note(job, _how(self._view.jobs.get(job), last), now.watch)
             log.info("job=%s phase=%s event=%s attempt=%d why=%r", job, r.phase, last.event, r.attempt, last.why)
             for node in r.nodes:
                 if node in self._view.cases or self._view.is_doubted(node):
@@ -272,6 +303,13 @@ class JobDesk(Asking):
         if stored is not None:
             left = tuple(n for n in stored.value.notices if n.key not in keys)
             self._records.put_recovery(replace(stored.value, notices=left), False, patience=RARELY_S)
+
+
+def _how(job: Job | None, last: Entry) -> str:
+    """How it failed, in a few words that are the same for all that fail by the same thing."""
+    verdict = _verdict(job) if last.event == "DIED" else None
+    line = verdict.because[0] if verdict is not None and verdict.because else ""
+    return f"{last.event}: {line[:60]}" if line else last.event
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job

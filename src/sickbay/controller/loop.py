@@ -204,7 +204,7 @@ class Controller:
         self.records.find_lost()
         commands = self.records.read_people()
         if commands:
-            self._desk.take_commands(commands)
+            self._desk.take_commands(self._jobs.take_commands(commands))
 
     def _heed_pauses(self, now: Now) -> None:
         """A pause that began or ran out wakes everything it may concern."""

@@ -228,9 +228,11 @@ class Records:
         else:
             self._view.cases[case.node] = Stored(case, old.version if old else 0, self.epoch)
 
-    def put_recovery(self, recovery: Recovery, ended: bool, *, patience: float = NOW) -> None:
+    def put_recovery(
+        self, recovery: Recovery, ended: bool, consumes: Sequence[str] = (), *, patience: float = NOW
+    ) -> None:
         old = self._view.recoveries.get(recovery.job)
-        self._draft(recovery, recovery.job, old.version if old else None, ended, patience=patience)
+        self._draft(recovery, recovery.job, old.version if old else None, ended, consumes, patience)
         if ended:
             self._view.recoveries.pop(recovery.job, None)
         else:

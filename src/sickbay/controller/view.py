@@ -139,6 +139,8 @@ class View:
 
     def _index_down(self, node: Node) -> None:
         unavailable = _is_unavailable(node)
+        if node.ready == (node.name in self.away):  # it went away, or is back
+            self.touched_jobs.update(dict.fromkeys(node.jobs))
         (self.away.pop(node.name, None) if node.ready else self.away.setdefault(node.name, None))
         for scope in scopes_of(node):
             (self.down[scope].add if unavailable else self.down[scope].discard)(node.name)

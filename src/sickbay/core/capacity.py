@@ -37,6 +37,12 @@ class Trust:
     checked: bool  # it has passed a deep check since
 
 
+def back_off(r: Recovery) -> float:
+    """Seconds until the next try while something shared is ill: doubled with each try, up to half an hour."""
+    tries = sum(e.phase == "RESTARTING" for e in r.journal[-24:])
+    return float(min(60.0 * 2 ** min(tries, 5), 1_800.0))
+
+
 def words(job: Job, nodes: tuple[str, ...], doubts: Mapping[str, Trust]) -> str:
     old, chosen = frozenset(job.nodes), frozenset(nodes)
     new, last = [n for n in nodes if n not in old], [n for n in nodes if n in doubts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sickbay.core import arrivals, capacity, explain, progress, suspects, suspicion
+from sickbay.core import arrivals, capacity, explain, progress, reach, suspects, suspicion
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -43,6 +43,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     if recovery is None:
         return JobDecision(None)
     recovery = arrivals.note(progress.note(recovery, s, now), s)
+    recovery = reach.told(s, reach.obey(recovery, s.job, s.commands, now.wall), now)
     silent: list[tuple[str, str]] = []
     for _ in range(8):
         if recovery.phase in ENDS:
@@ -212,6 +213,7 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if refused and job.phase in DEAD and job.attempt > r.attempt:  # a later attempt than the one we knew is over too
         r, outcome = replace(r, attempt=job.attempt), Done(f"attempt {job.attempt} does not run")
     if isinstance(outcome, Done):
+        r = replace(r, stopped=now.watch)
         if r.by_drain:
             return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
         if arrivals.was_absent(r):
@@ -236,6 +238,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return None, r
     findings = outcome.findings if isinstance(outcome, Done) else ()
     r = suspects.judge(s, r, findings)
+    if s.outage:
+        r = replace(r, blame=Blame.INFRASTRUCTURE, because=(s.outage, *r.because)[:3])
     if r.blame is Blame.USER_CODE:
         return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
     if r.blame is Blame.UNKNOWN and r.swap and not capacity.has_new_checkpoint(job, r):
@@ -250,7 +254,7 @@ def _first(because: Sequence[str]) -> str:
 
 
 def _alive(r: Recovery, job: Job, now: Now) -> Recovery:
-    return replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch)
+    return replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch, stopped=-1.0)
 
 
 def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -258,10 +262,15 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if job.phase is JobPhase.RUNNING:
         return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
-    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + 1
-    if barren >= policy.barren_limit:
+    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + (not s.outage)
+    if barren >= policy.barren_limit and not s.outage:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
+    if lost := reach.loose(s, r, job):
+        why = reach.words(job, lost)
+        return ((E.TIMED_OUT, why) if _due(r, now) else None), replace(r, refusal=why)
+    if s.outage and now.watch < r.entered + capacity.back_off(r):
+        return None, replace(r, refusal=f"it is tried again later and later: {s.outage}")
     good = s.good or ()
     need = arrivals.needed(job, r)
     nodes = _chosen(s, job, r, need, policy, now)
@@ -343,6 +352,7 @@ def _resumed(r: Recovery, job: Job, now: Now) -> Recovery:
         job_step=job.step,
         progressed=now.watch,
         restarts=r.restarts + 1,
+        stopped=-1.0,
         by_drain="",
         expects=0,
         arrivals=0,

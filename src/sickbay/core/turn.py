@@ -132,6 +132,9 @@ class JobSlice:
     good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
     on_demand: bool | None = None  # are its nodes made when work waits for them? None: none of them is to be seen
     doubts: Mapping[str, Trust] = field(default_factory=dict)  # of those, the ones under suspicion
+    unreachable: Mapping[str, float] = field(default_factory=dict)  # its nodes that do not answer -> since when
+    outage: str = ""  # what it shares with others and fails by: no attempt is spent on it
+    commands: tuple[Command, ...] = ()
     paused: str = ""
     given_up: bool = False  # it has no record because the last one gave up this very attempt
 

@@ -39,7 +39,7 @@ class Gangs:
         world = self.world
         job.begin(world.now, attempt, from_step, nodes)
         world.note("place", "", job=job.id, attempt=attempt, from_step=from_step, nodes=",".join(nodes), by=by)
-        for old in job.orphans:
+        for old in job.orphans if not job.spec.fenced else ():
             world.note(
                 "two-attempts", "", job=job.id, attempt=attempt, beside=old.attempt, nodes=",".join(old.nodes),
                 writes=old.pace is not None, by=by,
@@ -428,7 +428,7 @@ class Gangs:
             return f"attempt {job.attempt} of {job.id} still lives"
         if from_step != job.spec.first_step and all(c.step != from_step for c in job.checkpoints):
             return f"{job.id} has no complete checkpoint at step {from_step}"
-        loose = [n.name for n in world.nodes.values() if (job.id in n.stuck or job.id in n.orphans) and not n.mark]
+        loose = [n.name for n in world.nodes.values() if job.id in n.stuck and not n.mark]
         if loose:
             return f"ranks of an earlier attempt live on {', '.join(loose)}, which carries no mark of ours"
         for name in nodes:

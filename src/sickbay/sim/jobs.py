@@ -58,6 +58,7 @@ class JobSpec:
     first_step: int = 0
     requeue_s: float | None = None  # the platform itself restarts it after this long (for the originals' policy)
     pool: str = ""  # the pool its pods ask for; "": any
+    fenced: bool = False  # it declares that its checkpoints are kept apart by attempt
     gpus_per_node: int = 0  # 0: whole nodes; else so many of each, and others may have the rest
     told_by: str = "storage"  # how its steps are seen: through shared storage, or by its "pods" (not while cut off)
 

@@ -93,6 +93,7 @@ class World:
         reboot_hangs: float | None = None,
         part_returns: float | None = None,
         heartbeats: bool = False,
+        provider_tells: bool = False,
         cycle_s: float = 300.0,
         waits_s: tuple[float, float] = (0.0, 0.0),
         start: float = EPOCH,
@@ -123,6 +124,7 @@ class World:
         self.reboot_hangs = repair["reboot_hangs"] if reboot_hangs is None else reboot_hangs
         self.part_returns = repair["part_returns"] if part_returns is None else part_returns
         self.heartbeats = heartbeats
+        self.provider_tells = provider_tells  # does the platform show what the provider says of a silent machine?
         self.waits_s = waits_s  # what is sent to a node waits so long in a line (a queue's, a quota's) before it begins
         self.illness, self.treatments, self.gangs, self.people = (
             Illness(self),

@@ -47,8 +47,9 @@ def stop(world: World, action: Action) -> Outcome:
 
 
 def _stopped(world: World, job: SimJob, words: str) -> Outcome:
-    """Confirmed gone, except where our mark keeps its ranks apart: as the gang's pods would say."""
-    left = [name for orphans in job.orphans for name in orphans.nodes if not world.nodes[name].mark]
+    """Confirmed gone, as the gang's pods would say; those on a node that does not answer are not, whatever mark is on
+    it, unless the job says that they harm nobody."""
+    left = [name for orphans in job.orphans for name in orphans.nodes if not job.spec.fenced]
     if not left:
         return Done(words)
     return Started(

@@ -51,7 +51,18 @@ def show_node(world: World, node: SimNode) -> Node:
         opted_out=node.opted_out,
         version=node.version,
         gpus_taken=_taken(node),
+        machine=_machine(world, node),
     )
+
+
+PROVIDER = {"running": "running", "stopped": "off", "terminated": "dead"}
+
+
+def _machine(world: World, node: SimNode) -> str:
+    """What its provider says is looked up only while the node does not answer, and while the provider does."""
+    if node.ready or not world.provider_tells or world.services.is_away("provider"):
+        return ""
+    return PROVIDER.get(node.provider_status, "")
 
 
 @lru_cache(maxsize=10_000)
@@ -98,6 +109,7 @@ def show_job(world: World, job: SimJob) -> Job:
         rank_nodes=job.rank_nodes,
         owner=job.spec.owner,
         managed=job.spec.managed,
+        fenced=job.spec.fenced,
         stopped_by=job.stopped_by,
         version=job.version,
         gpus_per_rank=1 if job.spec.gpus_per_node else 0,

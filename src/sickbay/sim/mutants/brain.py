@@ -99,7 +99,7 @@ def _only_new(old: Any) -> Any:
 
 
 def _verify_sees_nothing(old: Any) -> Any:
-    return lambda case, record, findings, catalog: ("DONE", "nobody looked")
+    return lambda *a: ("DONE", "nobody looked")
 
 
 def _narrow_verify(old: Any) -> Any:

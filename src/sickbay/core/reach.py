@@ -1,0 +1,74 @@
+"""Ranks out of reach: a job is not started elsewhere while ranks of its last attempt may still run, and write.
+
+A mark on a node that does not answer is no fence: nobody there has read it. What is one: a machine without power, a
+node that is back (its kubelet has ended what was given up), a job whose checkpoints are kept apart by attempt, or its
+owner's word. Called by core/recover.py. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sickbay.core.turn import JobSlice, Now
+from sickbay.model import Command, Entry, Job, Node, Notice, Recovery, RecoveryPhase
+
+NAMED = 6
+OFF = frozenset({"off", "dead"})  # by the provider's word no rank runs there
+TELL_S = 60.0  # out of reach for a shorter time is not worth a word
+
+
+def may_hide_ranks(node: Node | None) -> bool:
+    """Can nobody say whether work still runs there? An object that is not there says nothing about its machine."""
+    return node is None or (not node.ready and not node.gone and node.machine not in OFF)
+
+
+def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:
+    """Nodes on which ranks of the last attempt may still write what a new one would read. One that went away after
+    every rank was confirmed gone (we empty nodes before we reboot them) hides none."""
+    if job.fenced or r.unfenced >= job.attempt:
+        return ()
+    return tuple(node for node, since in s.unreachable.items() if r.stopped < 0 or since <= r.stopped)
+
+
+def words(job: Job, nodes: Iterable[str]) -> str:
+    names = list(nodes)
+    return (
+        f"ranks of attempt {job.attempt} may still run and write on {_names(names)}, which "
+        f"{'do' if len(names) > 1 else 'does'} not answer"
+    )
+
+
+def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
+    """Its owner hears once an attempt that some of its nodes cannot be reached, and what that means."""
+    job = s.job
+    lost = loose(s, r, job) if job is not None else ()
+    if job is None or not lost or r.told_of == job.attempt:
+        return r
+    since = min(s.unreachable[node] for node in lost)
+    if now.watch < since + TELL_S or (r.phase is RecoveryPhase.RUNNING and r.progressed > since):
+        return r  # a moment, or it makes steps all the same
+    body = [
+        f"{len(lost)} of the {len(job.nodes)} nodes of {job.id} do not answer: {_names(lost)}.",
+        "It is not started elsewhere while ranks there may still run and write checkpoints; it goes on by itself when "
+        "they are back, or known to be without power.",
+        f"If you know that they write nothing any more: sickbay job restart {job.id}.",
+    ]
+    key = f"{job.id}/{job.attempt}/out-of-reach"
+    notice = Notice(key, "warning", f"{job.id}: some of its nodes are out of reach", "\n".join(body), "", now.wall)
+    return replace(r, told_of=job.attempt, notices=(*r.notices, notice)[-8:])
+
+
+def obey(r: Recovery, job: Job | None, commands: Iterable[Command], at: float) -> Recovery:
+    """Its owner says: start it elsewhere, whatever the ranks out of reach do."""
+    for command in commands:
+        known = command.verb == "restart" and job is not None
+        why = command.why if known else f"unknown command {command.verb!r}, nothing done"
+        entry = Entry(r.step, command.verb.upper(), at, command.by, why or "start it elsewhere", r.phase.value)
+        r = replace(r, journal=(*r.journal, entry), unfenced=job.attempt if known and job else r.unfenced)
+    return r
+
+
+def _names(names: Iterable[str]) -> str:
+    every = sorted(names)
+    return ", ".join(every[:NAMED]) + (f" and {len(every) - NAMED} more" if len(every) > NAMED else "")
