@@ -16,6 +16,7 @@ from sickbay.controller import hands_off
 from sickbay.controller.absences import Absences
 from sickbay.controller.asking import Asking
 from sickbay.controller.containment import Containment
+from sickbay.controller.crowd import Crowd
 from sickbay.controller.dispatch import UNREAD_S
 from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
@@ -74,6 +75,7 @@ class Desk(Asking):
         self._heartbeats = Heartbeats(view, settings.controller)
         self._strays = Strays(view, look)
         self._absences = Absences(view, records, settings, self._unsaid)
+        self._crowd = Crowd(view)
         self._escalated = 0
         self._seats_stale = True
         self._told_keys: set[str] = set()
@@ -271,13 +273,16 @@ class Desk(Asking):
         counts = replace(self._view.counts(), absent=self._absences.members)
         admitted = admission.admit(requests, self._ledger, counts, self._settings.policy_for, now.watch)
         ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
-        ledger = self._tell_full(ledger, dict(admitted.refused), now)
+        self._crowd.hear(requests, admitted.refused)
+        ledger = self._tell(ledger, counts, now)
         self._escalated = 0
         if ledger is not self._ledger:
             self._records.put_ledger(ledger)
         for name in sorted(case_id.rpartition(".")[0] for case_id in admitted.granted):
             self.attend(name, now, partial(self._decide, name, now, granted=True))
-        for case_id, refusal in {**admitted.refused, **refused}.items():
+        refused.update(admitted.refused)
+        self._crowd.log(refused)
+        for case_id, refusal in refused.items():
             name = case_id.rpartition(".")[0]
             self.attend(name, now, partial(self._decide, name, now, refusal=refusal))
 
@@ -368,17 +373,11 @@ class Desk(Asking):
             self._view.put_node(seen)
         return seen or node
 
-    def _tell_full(self, ledger: Ledger, refused: dict[str, admission.Refusal], now: Now) -> Ledger:
-        """One notice per full limit and hour, naming the nodes to release; and one about silent instruments."""
+    def _tell(self, ledger: Ledger, counts: admission.Counts, now: Now) -> Ledger:
+        """About full limits, silent instruments and records that cannot be read."""
         fresh = list(self._monitor.tell_silence(now, self._told_keys))
         fresh += hands_off.notices(self._view.off, self._told_keys, now.wall)
-        for case_id, refusal in sorted(refused.items()):
-            key = f"full/{refusal.full}/{int(now.watch // 3600)}"
-            if refusal.full and key not in self._told_keys:
-                self._told_keys.add(key)
-                body = f"{case_id} and others wait because {refusal.why}. Release or finish some of them."
-                title = f"{refusal.full}: no more nodes may be taken out"
-                fresh.append(Notice(key, "warning", title, body, "", now.wall))
+        fresh += self._crowd.notices(ledger, counts, now)
         if not fresh:
             return ledger
         self._owe("ledger", "", fresh)

@@ -53,6 +53,8 @@ class Refusal:
     why: str
     again_at: float  # watch time
     full: str = ""  # scope whose limit is full
+    setting: str = ""  # of that limit
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +129,14 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
         most = room(limit, counts.total[scope])
         if not most:
             why = f"no node of {scope} may be taken out: policy.{setting} allows none"
-            return Refusal(why, now + AGAIN_S, full=scope)
+            return Refusal(why, now + AGAIN_S, scope, setting)
         out = out_of_service(scope, ledger, counts) - {r.node}
         reserve = 1 if r.when is not When.NOW and most >= 2 else 0
         if len(out) + 1 > most - reserve and not _is_kept_for(r, out - counts.absent, limit, counts.total[scope]):
             names = ", ".join(sorted(out)[:8]) or "none"
             kept = " (one place is kept for urgent faults)" if reserve and len(out) + 1 <= most else ""
             why = f"{len(out)} of at most {most} nodes of {scope} are out already: {names}{kept}"
-            return Refusal(why, now + AGAIN_S, full=scope)
+            return Refusal(why, now + AGAIN_S, scope, setting, most)
     return None
 
 
