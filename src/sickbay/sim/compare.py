@@ -203,10 +203,9 @@ def rows(found: Comparison) -> list[str]:
     lines += [""] + [
         f"pooled over the measured presets, against {baseline}: {mean:+.2%}" for baseline, mean in found.pooled.items()
     ]
-    holds = "holds" if found.holds else "does not hold"
     lines.append(
-        f"The bar {holds}: no interval (95 % for all cells together, Holm) reaches below {BAR:+.1%}, and the pooled "
-        "means are above 0."
+        f"The bar {'holds' if found.holds else 'does not hold'} (no interval, 95 % for all cells together after Holm, "
+        f"may reach below {BAR:+.1%}; the pooled means must be above 0)."
     )
     if last >= TUNING:
         lines.append(f"Seeds from {TUNING:,} on were used to tune the rules: this is no judgement.")
