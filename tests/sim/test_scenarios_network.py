@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.model import Recovery, RecoveryPhase
+from sickbay.model import Case, Command, NodeRecord, Recovery, RecoveryPhase
 from sickbay.settings import Limit, Policy
 from tests.sim.ward import Ward, names
 
@@ -97,3 +97,108 @@ def test_no_job_is_given_up_because_its_nodes_were_cut_off() -> None:
     w.world.network.cut(names(0, 16), "both", for_s=2 * HOUR)
     w.passes(10 * HOUR)
     assert given_up(w) == []
+
+
+def absence_of(w: Ward) -> Case | None:
+    return w.case("absence")
+
+
+def test_many_that_are_away_are_one_case_with_three_notices_at_most_and_no_record_is_written_for_any_of_them() -> None:
+    w = ward()
+    w.passes(600.0)
+    w.world.network.cut(w.world.network.share(0.4), "both", for_s=2 * HOUR)
+    w.passes(300.0)
+    case = absence_of(w)
+    assert case is not None
+    assert case.absence is not None
+    assert (case.absence.count, len(case.absence.names)) == (26, 20)
+    w.passes(4 * HOUR)
+    assert absence_of(w) is None
+    told = [n.title for n in w.run.mailbox.notices]
+    assert told == [
+        "26 nodes are away together",
+        "26 nodes have been away for an hour",
+        "The absence of 26 nodes is over",
+    ]
+    assert len(w.run.store.list(NodeRecord)) <= 1
+
+
+def test_when_most_are_back_the_others_are_treated_one_by_one_within_the_limits() -> None:
+    w = ward()
+    w.passes(600.0)
+    cut = w.world.network.cut(names(0, 20), "power", for_s=30 * HOUR)
+    w.passes(HOUR)
+    w.world.network.mend(cut, names(0, 17))
+    w.passes(HOUR)
+    assert absence_of(w) is None
+    w.passes(HOUR)
+    assert {f.node for f in w.facts("treat-start")} <= set(names(17, 3))
+    assert {f.node for f in w.facts("cordon")} == set(names(17, 3))
+
+
+def test_a_person_who_splits_the_case_has_those_still_away_treated() -> None:
+    w = ward()
+    w.passes(600.0)
+    w.world.network.cut(names(0, 8), "power", for_s=30 * HOUR)
+    w.passes(1200.0)
+    w.says("split", absence_of(w))
+    w.passes(HOUR)
+    assert absence_of(w) is None
+    assert w.facts("cordon")
+
+
+def test_a_person_who_closes_the_case_has_them_left_alone() -> None:
+    w = ward()
+    w.passes(600.0)
+    w.world.network.cut(names(0, 8), "power", for_s=3 * HOUR)
+    w.passes(1200.0)
+    w.says("abort", absence_of(w))
+    w.passes(6 * HOUR)
+    assert (w.facts("cordon"), w.treatments()) == ([], [])
+
+
+def test_a_node_that_its_provider_says_runs_is_cut_off_and_not_touched() -> None:
+    w = Ward(32, policy=Policy(max_verb="REPLACE", approval=()), rack_size=8, provider_tells=True)
+    w.passes(600.0)
+    w.world.network.cut(names(5, 1), "control", for_s=12 * HOUR)
+    w.passes(2 * HOUR)
+    case = w.case("node-0005")
+    assert case is not None
+    assert "cut off, not down: its provider says" in case.refusal
+    w.passes(14 * HOUR)
+    assert (w.facts("cordon"), w.treatments(), w.case("node-0005")) == ([], [], None)
+
+
+def test_an_owner_may_have_a_job_started_elsewhere_though_its_old_ranks_cannot_be_reached() -> None:
+    w = ward(32)
+    w.submit(nodes=names(0, 4))
+    w.passes(HOUR)
+    w.world.network.cut(names(0, 4), "both", for_s=24 * HOUR)
+    w.passes(HOUR)
+    assert any("out of reach" in n.title for n in w.run.mailbox.notices)
+    assert w.world.jobs["llama"].attempt == 1
+    w.run.store.create(Command("order", "restart", "llama", "alice", "they write nothing", w.world.now))
+    w.passes(HOUR)
+    recovery = w.recovery("llama")
+    assert recovery is not None
+    assert recovery.unfenced == 1
+
+
+def test_a_job_whose_checkpoints_are_kept_apart_by_attempt_does_not_wait_for_ranks_out_of_reach() -> None:
+    w = ward(32)
+    w.submit(nodes=names(0, 4), fenced=True)
+    w.passes(HOUR)
+    w.world.network.cut(names(0, 4), "both", for_s=24 * HOUR)
+    w.until(lambda: w.world.jobs["llama"].attempt == 2, 2 * HOUR)
+    assert not set(w.world.jobs["llama"].nodes) & set(names(0, 4))
+
+
+def test_an_urgent_fault_on_a_node_that_answers_is_taken_out_though_many_are_away() -> None:
+    w = ward()
+    w.passes(600.0)
+    w.world.network.cut(w.world.network.share(0.4), "control", for_s=12 * HOUR)
+    w.passes(600.0)
+    well = next(n.name for n in w.world.nodes.values() if n.ready)
+    w.world.strike("gpu_lost_79", well, 0, cure="reboot")
+    w.passes(HOUR)
+    assert {f.node for f in w.facts("cordon")} == {well}

@@ -173,6 +173,12 @@ def examine(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "",
 
 
 @app.command()
+def split(case_id: CaseArgument, why: WhyOption = "", store: StoreOption = "", config: ConfigOption = "") -> None:
+    """End a case about many nodes that are away together: those still away are treated one by one."""
+    _ask_about(case_id, "split", why, store, config)
+
+
+@app.command()
 def reopen(
     node: Annotated[str, typer.Argument(metavar="NODE", help="A node whose case was let go.")],
     why: WhyOption = "",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from uuid import uuid4
 
-from sickbay.cli.sitting import Sitting
+from sickbay.cli.sitting import Sitting, nearest
 from sickbay.cli.words import plain
 from sickbay.core import plan, suspicion
 from sickbay.errors import UserError
-from sickbay.model import Case, Command, Phase, Verb
+from sickbay.model import Case, Command, Phase, Recovery, Verb
 
 UNTOUCHED = (Phase.SUSPECTED, Phase.WAITING)  # the node has not been touched yet
 
@@ -58,13 +58,34 @@ def acknowledge(sitting: Sitting, node: str, why: str) -> list[str]:
     ]
 
 
+def restart(sitting: Sitting, job: str, why: str) -> list[str]:
+    """An owner's word: start it elsewhere, whatever ranks do that nobody can reach. UserError for an unknown job."""
+    known = {stored.value.job: stored.value for stored in sitting.store.list(Recovery)}
+    if job not in known:
+        raise UserError(f"No job {plain(job)} is looked after. {nearest(job, known, 'There is none.')}")
+    sitting.store.create(Command(uuid4().hex, "restart", job, sitting.by, why, sitting.now, cluster=sitting.cluster()))
+    return [
+        f"{plain(job)} is started elsewhere as soon as there are enough good nodes; you say that ranks of attempt "
+        f"{known[job].attempt} which nobody can reach write nothing that it reads.",
+        f"{sitting.when()} {sitting.controller()}",
+    ]
+
+
+def _needs_absence(case: Case) -> str:
+    return "" if case.absence is not None else "is not about many nodes that are away: there is nothing to split."
+
+
 def _needs_rest(case: Case) -> str:
+    if case.factor:
+        return "is about something that many nodes share: no node is treated in it. `abort` ends it."
     if case.phase is Phase.ESCALATED:
         return ""
     return f"is {case.phase.value}, not ESCALATED: it is still being worked on. `hold` or `abort` it, or wait."
 
 
 def _abort_effect(case: Case) -> str:
+    if case.factor:
+        return f"Case {case.id} ends, and what it was about is left to you for a while."
     if case.phase in UNTOUCHED:
         return f"Case {case.id} is dismissed; its node was not touched."
     return (
@@ -94,6 +115,10 @@ WISHES: dict[str, tuple[Callable[[Case], str], Callable[[Case], str]]] = {
         ),
     ),
     "abort": (lambda case: "is cancelled already." if case.cancelled else "", _abort_effect),
+    "split": (
+        _needs_absence,
+        lambda case: f"Case {case.id} ends: those that are still away are treated one by one, within the limits.",
+    ),
     "retry": (
         _needs_rest,
         lambda case: (
@@ -113,6 +138,8 @@ WISHES: dict[str, tuple[Callable[[Case], str], Callable[[Case], str]]] = {
 
 def to_approve(case: Case, approval: Collection[str], wanted: str) -> Verb:
     """What a person's approval is for: the verb named, or the first one ahead that waits for a person."""
+    if case.absence is not None and (wanted.upper() or Verb.REPLACE) == Verb.REPLACE:
+        return Verb.REPLACE
     ahead = plan.ahead(case)
     words = ", ".join(verb.value for verb in ahead) or "nothing"
     chosen = [v for v in ahead if v.value == wanted.upper()] if wanted else plan.needs_approval(case, approval)

@@ -29,8 +29,10 @@ def is_worth_a_write(before: NodeRecord, after: NodeRecord, stored: bool) -> boo
     """A record that only says which boot a healthy node is in is not, nor that the same answers were heard once more:
     with every cycle of every agent they come under a new number."""
     after = replace(after, seen=before.seen)
-    if before in (after, replace(after, not_ready_since=before.not_ready_since)):
-        return False  # since when it is away the next leader counts by itself: a network that is cut costs no writes
+    if before.not_ready_since is None:  # the next leader counts for itself: a network that is cut costs no writes
+        after = replace(after, not_ready_since=None)
+    if before == after:
+        return False
     plain = NodeRecord(after.node, uid=after.uid, boot_id=after.boot_id, boot_seen=after.boot_seen,
                        instance=after.instance, cluster=after.cluster)  # fmt: skip
     return stored or after != plain

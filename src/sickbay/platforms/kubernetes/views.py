@@ -23,6 +23,7 @@ from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.tenants import STUCK_S, Tenant, is_gpu, job_of, tenant_of
 from sickbay.platforms.reported import fold
 
+SHUT_DOWN = "node.cloudprovider.kubernetes.io/shutdown"  # by the cloud controller: the provider says it has no power
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
@@ -86,6 +87,8 @@ def show(
         on_demand=machines.on_demand(site, node),
         opted_out=meta.label(keys.opt_out) == "true",
         version=meta.version,
+        leaving="its object is being deleted" if meta.deletion_timestamp else "",
+        machine="off" if any(taint.key == SHUT_DOWN for taint in taints) else "",
     )
     if said.report is not None:
         shown = fold(shown, said.report, shown.last_check)

@@ -257,6 +257,7 @@ def show(gang: Gang, memory: Memory, mark_of: MarkOf, *, version: int = 0, now: 
         unplaced=_unplaced(gang, phase), gpus_per_rank=stop.gpus if stop else 0,
         owner=owner_of(gang.object), managed=gang.recover == words.MANAGED, stopped_by=by, version=version,
         cluster=cluster, unread=memory.unread if phase is JobPhase.RUNNING else "",
+        fenced=gang.object.metadata.annotation(words.FENCED) == "true",
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ HOW_TO_SAVE = "sickbay.dev/checkpoint"  # annotation | signal | hook:<port><path
 STEP = "sickbay.dev/step"  # on the job, or on the pod of any rank: the step it has finished
 SAVED = "sickbay.dev/checkpoint-saved"  # likewise: the step of the newest complete checkpoint
 RECREATE = "sickbay.dev/recreate"  # never: a job that its controller has ended is not made anew
+FENCED = "sickbay.dev/fenced-checkpoints"  # "true": what an old attempt writes no later one reads
 GANG = "sickbay.dev/gang"  # label of bare pods: the gang's name
 RANK = "sickbay.dev/rank"  # label of bare pods
 
