@@ -166,7 +166,7 @@ def counted(
     if len(mine) > absence.most or scope != absence.scope:
         shared = shared_by(mine, members) if mine else absence.shared
         absence = replace(absence, scope=scope, most=max(len(mine), absence.most), names=_names(mine), shared=shared)
-    mostly = len(mine) <= (1 - MOSTLY) * absence.most
+    mostly = absence.most - len(mine) >= MOSTLY * absence.most
     return replace(
         absence, count=len(mine),
         mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),

@@ -1,0 +1,255 @@
+"""Nodes that are away together: when they are many, who is not missed, when it is over, and one that is away alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sickbay.core import absence
+from sickbay.core.absence import Absentee, counted, ending, excuse, keys_of, open_case, scope_of
+from sickbay.core.admit import Counts, Request, admit
+from sickbay.model import Absence, Case, Ledger, Phase, Verb, When
+from sickbay.settings import ControllerSettings, Limit
+from tests.builders import a_case, a_ledger, a_node, a_policy, a_request, an_action
+from tests.core.bedside import Bedside
+
+LIMITS = ControllerSettings()
+MINUTE = 60.0
+
+
+def away(count: int, *keys: str, first: int = 0) -> list[Absentee]:
+    return [Absentee(f"n{n:03}", 0.0, keys or ("pool:default",)) for n in range(first, first + count)]
+
+
+def scope(absent: list[Absentee], fleet: int, **members: int) -> tuple[str, ...]:
+    named = {key.replace("__", ":").replace("_is_", "="): n for key, n in members.items()}
+    return scope_of(absent, {"fleet": fleet, **named}, LIMITS)
+
+
+# --- many -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_twentieth_of_the_fleet_is_many() -> None:
+    assert scope(away(5), 100, pool__default=100) == ("fleet",)
+    assert scope(away(4), 100, pool__default=100) == ()
+
+
+def test_two_are_not_many_however_small_the_fleet() -> None:
+    assert scope(away(2), 10, pool__default=10) == ()
+    assert scope(away(3), 10, pool__default=10) == ("fleet",)
+
+
+def test_three_that_are_a_quarter_of_a_rack_are_many_in_a_large_fleet() -> None:
+    rack = away(3, "pool:default", "rack=r7")
+    assert scope(rack, 1_000, pool__default=1_000, rack_is_r7=12) == ("rack=r7",)
+    assert scope(rack, 1_000, pool__default=1_000, rack_is_r7=13) == ()
+
+
+def test_two_of_a_rack_of_four_are_not_many() -> None:
+    assert scope(away(2, "pool:default", "rack=r7"), 1_000, pool__default=1_000, rack_is_r7=4) == ()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_all_of_a_small_pool_are_many_and_all_but_one_are_not(size: int) -> None:
+    assert scope(away(size, "pool:tiny"), 1_000, pool__tiny=size) == ("pool:tiny",)
+    assert scope(away(size - 1, "pool:tiny"), 1_000, pool__tiny=size) == ()
+
+
+def test_the_only_node_of_a_pool_is_not_many() -> None:
+    assert scope(away(1, "pool:one"), 1_000, pool__one=1) == ()
+
+
+def test_all_of_them_away_for_half_a_minute_are_a_hiccup() -> None:
+    assert not absence.lasts(away(5), 30.0)
+    assert absence.lasts(away(5), 60.0)
+
+
+def test_a_nodes_rack_and_domain_are_what_it_shares() -> None:
+    assert keys_of(a_node(rack="r7", domain="d1")) == ("pool:default", "rack:r7", "domain:d1")
+
+
+def test_what_they_share_is_named_by_the_factor_that_few_others_have() -> None:
+    rack = away(6, "pool:default", "rack=r7", "driver=570")
+    assert absence.shared_by(rack, {"fleet": 64, "pool:default": 64, "rack=r7": 8, "driver=570": 64}) == "rack=r7"
+
+
+def test_what_is_spread_over_the_fleet_is_put_down_to_the_network_or_the_power() -> None:
+    spread = [Absentee(f"n{n}", 0.0, ("pool:default", f"rack=r{n}")) for n in range(6)]
+    members = {"fleet": 64, "pool:default": 64, **{f"rack=r{n}": 8 for n in range(6)}}
+    assert "the network or the power of the whole fleet" in absence.shared_by(spread, members)
+
+
+# --- who is not missed ------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_not_ready_is_missed() -> None:
+    assert excuse(a_node(ready=False), None) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ({"leaving": "its spot capacity ends"}, "its spot capacity ends"),
+        ({"others": ("anna",)}, "it is held by anna"),
+        ({"machine": "dead"}, "its provider calls it dead"),
+        ({"machine": "retired"}, "its provider calls it retired"),
+        ({"gone": True}, "its machine is gone"),
+    ],
+)
+def test_who_leaves_is_held_by_others_or_is_dead_by_its_providers_word_is_not_missed(
+    shown: dict[str, object], why: str
+) -> None:
+    assert excuse(a_node(ready=False, **shown), None) == why
+
+
+def test_a_node_that_we_reboot_is_not_missed_and_one_that_only_waits_for_it_is() -> None:
+    sent = a_case(Phase.REPAIRING, pending=an_action(sends=1))
+    assert excuse(a_node(ready=False), sent) == f"it is being treated in {sent.id}"
+    assert excuse(a_node(ready=False), a_case(Phase.REPAIRING, pending=an_action())) == ""
+
+
+def test_one_that_we_have_treated_in_vain_and_left_to_a_person_a_day_ago_is_no_company() -> None:
+    given_up = a_case(Phase.ESCALATED, rungs_tried=(Verb.REBOOT,), entered=0.0)
+    assert absence.is_known_dead(given_up, 86_400.0)
+    assert not absence.is_known_dead(given_up, 86_399.0)
+    assert not absence.is_known_dead(replace(given_up, rungs_tried=()), 86_400.0)
+
+
+# --- the one case -----------------------------------------------------------------------------------------------------
+
+
+def one_case(count: int = 10) -> Case:
+    return open_case(away(count), ("fleet",), {"fleet": 64}, n=1, now=0.0, at=0.0, cluster="")
+
+
+def after(count: int, now: float, before: Absence | None = None) -> Absence:
+    known = before or one_case().absence
+    assert known is not None
+    return counted(known, away(count), (), {"fleet": 64}, now)
+
+
+def test_the_case_rests_with_a_person_names_twenty_and_plans_nothing() -> None:
+    case = one_case(40)
+    assert (case.phase, case.plan.rungs, case.pending) == (Phase.ESCALATED, (), None)
+    assert case.absence is not None
+    assert (case.absence.count, case.absence.most, len(case.absence.names)) == (40, 40, 20)
+
+
+def test_it_ends_when_all_have_been_back_for_ten_minutes() -> None:
+    back = after(0, 100.0)
+    assert ending(back, (), 100.0 + 10 * MINUTE - 1) is None
+    assert ending(back, (), 100.0 + 10 * MINUTE) == ("all are back and have been ready for 10 minutes", False)
+
+
+def test_one_that_goes_away_again_begins_the_ten_minutes_anew() -> None:
+    again = after(0, 900.0, after(1, 400.0, after(0, 100.0)))
+    assert again.all_back == 900.0
+
+
+def test_when_four_fifths_have_been_back_for_half_an_hour_the_rest_are_treated_alone() -> None:
+    rest = after(2, 100.0)
+    assert ending(rest, (), 100.0 + 30 * MINUTE - 1) is None
+    said = ending(rest, (), 100.0 + 30 * MINUTE)
+    assert said == ("8 of 10 have been back for half an hour; the other 2 are treated alone", True)
+
+
+def test_while_fewer_than_four_fifths_are_back_it_goes_on_for_ever() -> None:
+    assert ending(after(3, 100.0), (), 1e6) is None
+
+
+def test_a_person_splits_it_and_each_is_treated_alone() -> None:
+    split = replace(after(9, 100.0), split=True)
+    why, alone = ending(split, (), 100.0) or ("", False)
+    assert alone
+    assert why == "a person split it: the 9 that are still away are treated one by one"
+
+
+def test_a_person_approves_replace_for_all_that_are_still_away() -> None:
+    why, alone = ending(after(9, 100.0), (Verb.REPLACE,), 100.0) or ("", False)
+    assert alone
+    assert why == "a person approved REPLACE for the 9 that are still away"
+
+
+def test_who_went_away_before_it_was_split_or_closed_is_alone_and_who_goes_later_is_not() -> None:
+    for ledger in (Ledger(split_at=500.0), Ledger(left_at=500.0)):
+        assert absence.is_alone(500.0, ledger)
+        assert not absence.is_alone(501.0, ledger)
+    assert not absence.is_alone(0.0, Ledger())
+
+
+def test_its_scope_only_grows() -> None:
+    known = replace(after(10, 0.0), scope=("rack=r1",))
+    assert counted(known, [], ("rack=r2",), {}, 0.0).scope == ("rack=r1", "rack=r2")
+    assert counted(known, [], ("fleet",), {}, 0.0).scope == ("fleet",)
+    assert counted(known, [], (), {}, 0.0).scope == ("rack=r1",)
+
+
+def test_a_member_gets_no_case_and_the_case_it_had_is_let_go() -> None:
+    assert Bedside().shows(ready=False).waits(600.0).live is not None
+    bed = Bedside(node=a_node(ready=False)).turns(absent="many are away")
+    bed.now += 600.0
+    assert bed.turns(absent="many are away").live is None
+    alone = Bedside().shows(ready=False).waits(600.0).turns(absent="many are away")
+    assert alone.live is None
+    assert alone.last is not None
+    assert alone.last.phase is Phase.DISMISSED
+
+
+def test_what_an_agent_saw_on_a_member_stays_but_nothing_is_done_about_it() -> None:
+    bed = Bedside().finds("xid.79")
+    bed.turns(absent="many are away", granted=True)
+    assert bed.phase is Phase.WAITING
+
+
+# --- places while many are away ---------------------------------------------------------------------------------------
+
+
+def asks(request: Request, absent: int = 30, others: int = 0) -> bool:
+    """At most a tenth of a hundred, `at_least` two; thirty are away together."""
+    names = {f"m{n}" for n in range(absent)}
+    down = {*names, *(f"o{n}" for n in range(others))}
+    counts = Counts({"pool:default": 100}, {"pool:default": down}, frozenset(names))
+    policy = a_policy(max_out=Limit(percent=10.0, at_least=2), max_out_fleet=Limit())
+    return bool(admit([request], a_ledger(), counts, lambda pool: policy, 0.0).granted)
+
+
+def test_the_few_places_of_every_pool_stay_for_what_cannot_wait_and_was_seen_by_an_agent() -> None:
+    assert asks(a_request(when=When.NOW, seen=True))
+    assert not asks(a_request(when=When.CHECKPOINT, seen=True))
+    assert not asks(a_request(when=When.NOW, seen=False))
+
+
+def test_they_are_as_few_as_at_least_says() -> None:
+    assert asks(a_request(when=When.NOW, seen=True), others=1)
+    assert not asks(a_request(when=When.NOW, seen=True), others=2)
+
+
+# --- one that is away alone -------------------------------------------------------------------------------------------
+
+
+def lone(**changed: object) -> Case:
+    return a_case(Phase.QUEUED, "node-not-ready", **changed)
+
+
+def test_a_lone_node_waits_ten_minutes_for_company() -> None:
+    why = absence.too_soon(lone(), 0.0, 5 * MINUTE, LIMITS)
+    assert why.startswith("n1 has been away for 5 minutes; before it is treated we wait until 10 minutes have passed")
+    assert absence.too_soon(lone(), 0.0, 10 * MINUTE, LIMITS) == ""
+
+
+def test_what_is_sick_besides_waits_for_no_company() -> None:
+    assert absence.too_soon(a_case(Phase.QUEUED, "gpu-lost"), 0.0, MINUTE, LIMITS) == ""
+
+
+def test_a_second_witness_who_says_that_it_is_alive_keeps_our_hands_off() -> None:
+    why = absence.cut_off(lone(), a_node(ready=False), "its agent is still heard by another road")
+    assert why.startswith("n1 is cut off, not down: its agent is still heard by another road.")
+    assert "sickbay case approve n1.1 --verb REBOOT" in why
+
+
+def test_without_a_witness_or_when_back_or_with_a_persons_word_it_is_not_kept() -> None:
+    gone = a_node(ready=False)
+    assert absence.cut_off(lone(), gone, "") == ""
+    assert absence.cut_off(lone(), a_node(), "its agent is heard") == ""
+    assert absence.cut_off(lone(approved=(Verb.REBOOT,)), gone, "its agent is heard") == ""

@@ -1,0 +1,111 @@
+"""Ranks out of reach: when a job may be started elsewhere, what its owner hears, and what ends the wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sickbay.core import reach
+from sickbay.core.recover import decide
+from sickbay.core.turn import JobSlice, Now
+from sickbay.model import JobPhase, Recovery, RecoveryPhase
+from sickbay.settings import JobPolicy
+from tests.builders import a_command, a_job, a_node, a_recovery
+
+NOW = Now(1_000.0, 2_000.0)
+DEAD_JOB = a_job(JobPhase.FAILED)
+WAITING = a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY)
+
+
+def a_slice(since: float = 500.0, **changed: Any) -> JobSlice:
+    """n2 does not answer; two other nodes are good and free."""
+    values: dict[str, Any] = {
+        "job": DEAD_JOB, "recovery": WAITING, "good": ("n8", "n9"), "unreachable": {"n2": since},
+    }  # fmt: skip
+    return JobSlice(**{**values, **changed})
+
+
+def loose(s: JobSlice, r: Recovery = WAITING) -> tuple[str, ...]:
+    assert s.job is not None
+    return reach.loose(s, r, s.job)
+
+
+# --- may ranks hide there ---------------------------------------------------------------------------------------------
+
+
+def test_ranks_may_hide_on_a_node_that_does_not_answer_or_is_not_to_be_seen() -> None:
+    assert reach.may_hide_ranks(a_node(ready=False))
+    assert reach.may_hide_ranks(None)
+    assert not reach.may_hide_ranks(a_node())
+
+
+@pytest.mark.parametrize("shown", [{"machine": "off"}, {"machine": "dead"}, {"gone": True}])
+def test_no_rank_hides_on_a_machine_without_power_or_one_that_is_gone(shown: dict[str, Any]) -> None:
+    assert not reach.may_hide_ranks(a_node(ready=False, **shown))
+
+
+def test_a_machine_that_its_provider_calls_retired_may_still_run() -> None:
+    assert reach.may_hide_ranks(a_node(ready=False, machine="retired"))
+
+
+# --- may the job be started elsewhere ---------------------------------------------------------------------------------
+
+
+def test_a_job_is_not_started_elsewhere_while_ranks_out_of_reach_may_write() -> None:
+    made = decide(a_slice(), JobPolicy(), NOW).recovery
+    assert made is not None
+    assert made.phase is RecoveryPhase.WAITING_FOR_CAPACITY
+    assert made.refusal == "ranks of attempt 1 may still run and write on n2, which does not answer"
+
+
+def test_when_they_answer_again_it_is() -> None:
+    made = decide(a_slice(unreachable={}), JobPolicy(), NOW).recovery
+    assert made is not None
+    assert made.phase is RecoveryPhase.RESTARTING
+
+
+def test_a_job_whose_checkpoints_are_fenced_by_attempt_need_not_wait() -> None:
+    assert loose(a_slice(job=replace(DEAD_JOB, fenced=True))) == ()
+
+
+def test_its_owners_word_is_for_this_attempt_and_no_later_one() -> None:
+    said = reach.obey(WAITING, DEAD_JOB, (a_command("restart"),), 5.0)
+    assert said.unfenced == DEAD_JOB.attempt
+    assert (said.journal[-1].event, said.journal[-1].why) == ("RESTART", "because I say so")
+    assert loose(a_slice(), said) == ()
+    assert loose(a_slice(job=replace(DEAD_JOB, attempt=DEAD_JOB.attempt + 1)), said) == ("n2",)
+
+
+def test_another_word_changes_nothing_and_is_written_down() -> None:
+    said = reach.obey(WAITING, DEAD_JOB, (a_command("split"),), 5.0)
+    assert said.unfenced == WAITING.unfenced
+    assert "unknown command" in said.journal[-1].why
+
+
+def test_a_node_that_went_away_after_every_rank_was_gone_hides_none() -> None:
+    stopped = replace(WAITING, stopped=600.0)
+    assert loose(a_slice(since=601.0), stopped) == ()
+    assert loose(a_slice(since=600.0), stopped) == ("n2",)
+
+
+# --- what its owner hears ---------------------------------------------------------------------------------------------
+
+
+def test_its_owner_is_told_once_an_attempt_what_it_means_and_what_to_type() -> None:
+    told = reach.told(a_slice(), WAITING, NOW)
+    (note,) = told.notices
+    assert note.body.startswith("1 of the 2 nodes of llama do not answer: n2.")
+    assert "sickbay job restart llama" in note.body
+    assert reach.told(a_slice(), told, Now(9_000.0, 9_000.0)) is told
+
+
+def test_a_moment_out_of_reach_is_not_worth_a_word() -> None:
+    assert reach.told(a_slice(since=941.0), WAITING, NOW) is WAITING
+
+
+def test_a_job_that_makes_steps_all_the_same_is_not_worth_a_word() -> None:
+    running = a_recovery(progressed=900.0)
+    assert reach.told(a_slice(), running, NOW) is running
+    assert reach.told(a_slice(), replace(running, progressed=400.0), NOW).notices
