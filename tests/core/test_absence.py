@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_a_node_that_is_not_ready_is_missed() -> None:
     ],
 )
 def test_who_leaves_is_held_by_others_or_is_dead_by_its_providers_word_is_not_missed(
-    shown: dict[str, object], why: str
+    shown: dict[str, Any], why: str
 ) -> None:
     assert excuse(a_node(ready=False, **shown), None) == why
 
@@ -228,7 +229,7 @@ def test_they_are_as_few_as_at_least_says() -> None:
 # --- one that is away alone -------------------------------------------------------------------------------------------
 
 
-def lone(**changed: object) -> Case:
+def lone(**changed: Any) -> Case:
     return a_case(Phase.QUEUED, "node-not-ready", **changed)
 
 

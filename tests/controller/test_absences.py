@@ -1,0 +1,116 @@
+"""Nodes that go away together through a whole controller: one case, no cordon, no treatment, and people told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sickbay.model import Command, Notice, Phase, Verb
+from sickbay.settings import Limit
+from tests.builders import a_finding, a_node, a_policy
+from tests.controller.door import Door, Shift
+
+MINUTE, HOUR = 60.0, 3_600.0
+NAMES = tuple(f"n{n:02}" for n in range(20))
+TREATED = (Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE)
+
+
+def a_shift(**policy: Any) -> Shift:
+    return Shift(Door(*(a_node(name) for name in NAMES)), policy=a_policy(approval=(), **policy)).passes(30.0)
+
+
+def go(shift: Shift, *names: str, **changed: Any) -> Shift:
+    for name in names:
+        shift.door.shows(name, ready=False, **changed)
+    return shift
+
+
+def return_(shift: Shift, *names: str) -> Shift:
+    for name in names:
+        shift.door.shows(name, ready=True)
+    return shift
+
+
+def treated(shift: Shift) -> set[str]:
+    return {a.place.node for verb in TREATED for a in shift.door.called(verb)}
+
+
+def orders(shift: Shift, verb: str, /, **args: str) -> None:
+    shift.store.create(Command(f"{verb}-1", verb, "absence.1", "anna", "I looked", 0.0, args))
+
+
+def about_it(shift: Shift) -> list[Notice]:
+    return [n for n in shift.pager.told if n.case.startswith("absence.")]
+
+
+def test_five_that_are_away_for_hours_are_one_case_and_nothing_is_done_to_them() -> None:
+    shift = go(a_shift(), *NAMES[:5]).passes(5 * HOUR)
+    case = shift.case("absence")
+    assert case is not None
+    assert case.phase is Phase.ESCALATED
+    assert all(shift.case(name) is None for name in NAMES)
+    assert treated(shift) == set()
+    assert shift.door.called(Verb.CORDON) == []
+    assert 1 <= len(about_it(shift)) <= 3
+
+
+def test_it_ends_ten_minutes_after_all_are_back() -> None:
+    shift = return_(go(a_shift(), *NAMES[:5]).passes(HOUR), *NAMES[:5])
+    assert shift.passes(9 * MINUTE).case("absence") is not None
+    assert shift.passes(3 * MINUTE).case("absence") is None
+    assert treated(shift.passes(HOUR)) == set()
+
+
+def test_the_fifth_that_does_not_come_back_with_the_others_is_treated_alone() -> None:
+    shift = return_(go(a_shift(), *NAMES[:5]).passes(HOUR), *NAMES[:4])
+    assert treated(shift.passes(29 * MINUTE)) == set()
+    assert treated(shift.passes(30 * MINUTE)) == {NAMES[4]}
+
+
+def test_a_person_splits_it_and_they_are_treated() -> None:
+    shift = go(a_shift(max_out=Limit(), max_out_fleet=Limit()), *NAMES[:5]).passes(HOUR)
+    orders(shift, "split")
+    assert treated(shift.passes(HOUR)) == set(NAMES[:5])
+
+
+def test_a_person_closes_it_and_they_are_left_to_people() -> None:
+    shift = go(a_shift(), *NAMES[:5]).passes(HOUR)
+    orders(shift, "abort")
+    shift.passes(HOUR)
+    assert shift.case("absence") is None
+    assert treated(shift) == set()
+
+
+def test_a_person_approves_replace_for_all_of_them() -> None:
+    shift = go(a_shift(max_out=Limit(), max_out_fleet=Limit()), *NAMES[:5]).passes(HOUR)
+    orders(shift, "approve", verb="REPLACE")
+    shift.passes(HOUR)
+    assert {a.place.node for a in shift.door.called(Verb.REPLACE)} == set(NAMES[:5])
+    assert shift.door.called(Verb.REBOOT) == []
+
+
+def test_four_that_leave_and_one_that_is_missed_are_not_many() -> None:
+    shift = go(go(a_shift(), *NAMES[:4], leaving="the autoscaler removes it"), NAMES[4]).passes(HOUR)
+    assert shift.case("absence") is None
+    assert treated(shift) == {NAMES[4]}
+
+
+def test_a_lone_node_is_treated_only_after_ten_minutes() -> None:
+    shift = go(a_shift(), NAMES[0])
+    assert treated(shift.passes(9 * MINUTE)) == set()
+    assert treated(shift.passes(5 * MINUTE)) == {NAMES[0]}
+
+
+def test_a_lone_node_that_is_back_before_its_treatment_is_not_rebooted() -> None:
+    shift = return_(go(a_shift(), NAMES[0]).passes(8 * MINUTE), NAMES[0])
+    assert treated(shift.passes(HOUR)) == set()
+    assert shift.case(NAMES[0]) is None
+
+
+def test_a_machine_that_its_provider_says_runs_is_not_treated() -> None:
+    assert treated(go(a_shift(), NAMES[0], machine="running").passes(3 * HOUR)) == set()
+
+
+def test_what_an_agent_sees_elsewhere_is_treated_while_many_are_away() -> None:
+    shift = go(a_shift(), *NAMES[:8]).passes(HOUR)
+    shift.door.shows(NAMES[19], findings=(a_finding(node=NAMES[19]),))
+    assert {a.place.node for a in shift.passes(HOUR).door.called(Verb.CORDON)} == {NAMES[19]}
