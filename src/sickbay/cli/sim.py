@@ -1,4 +1,4 @@
-"""`sickbay sim`: simulated fleets with the real brain in them. run, compare, check, mutants.
+"""`sickbay sim`: simulated fleets with the real brain in them. run, compare, check, mutants, partitions.
 
 Composition of worlds, brains and policies; the counting is sim/report.py's. Needs no cluster and touches none.
 """
@@ -19,7 +19,7 @@ from sickbay.sim.workload import Scene
 if TYPE_CHECKING:
     from sickbay.sim.compare import Trial
 
-app = typer.Typer(no_args_is_help=True, help="Simulated fleets: run, compare, check, mutants.")
+app = typer.Typer(no_args_is_help=True, help="Simulated fleets: run, compare, check, mutants, partitions.")
 
 SeedOption = Annotated[int, typer.Option("--seed", help="Same seed, same run, byte for byte.")]
 NodesOption = Annotated[int, typer.Option("--nodes", help="Nodes of 8 GPUs.")]
@@ -31,6 +31,16 @@ PresetOption = Annotated[str, typer.Option("--preset", help="Fault rates: llama3
 JobsOption = Annotated[str, typer.Option("--jobs", help="Mix of jobs: one, mix, small or none.")]
 ScaleOption = Annotated[float, typer.Option("--scale", help="Times the preset's fault rate.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command()
+def partitions(nodes: Annotated[int, typer.Option("--nodes", help="Nodes of 8 GPUs.")] = 64) -> None:
+    """Cut a healthy fleet's nodes off in every way, for every length, and print what was done to them."""
+    from sickbay.sim import partitions as table
+
+    print(table.HEAD, flush=True)
+    for row in table.rows(nodes):
+        print(row.line(), flush=True)
 
 
 @app.command()

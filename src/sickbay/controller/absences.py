@@ -39,6 +39,7 @@ class Absences:
         self._unsaid = unsaid
         self._boots: dict[str, str] = {}  # of members, when they went away
         self._members: set[str] = set()
+        self._back: dict[str, float] = {}  # who was one, and since when he is not
         self._seen: tuple[object, ...] = ()
         self.over = ""  # why its case has ended by itself, until that is written
         self.due: float | None = None  # watch time of the next look that time alone makes necessary
@@ -55,6 +56,10 @@ class Absences:
         if since <= ledger.left_at and now.watch < ledger.left_at + self._settings.policy.quiet_s:
             return Member(since, "people closed the case about the nodes that went away with it, and look after it")
         return Member(since, exchange=since <= ledger.replaced_at)
+
+    def excuses(self, name: str, now: Now) -> bool:
+        """Was it away with many others a moment ago? Then that its ranks were silent says nothing about it."""
+        return name in self._members or now.watch - self._back.get(name, float("-inf")) <= core.SAME_S
 
     def forbids(self, case: Case, now: Now, heartbeats: Heartbeats) -> str:
         """Why a node that went away alone is not taken out, or not treated, now; "" when it may be."""
@@ -186,6 +191,8 @@ class Absences:
             self._boots[name] = self._view.nodes[name].boot_id
         for name in self._members - members:
             self._came_back(name)
+            self._back[name] = now.watch
+        self._back = {name: at for name, at in self._back.items() if now.watch - at <= core.SAME_S}
         self._members = members
         self.due = self._next_look(case, now)
         self._view.due("node", core.NAME, self.due)

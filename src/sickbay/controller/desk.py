@@ -405,7 +405,7 @@ class Desk(Asking):
         """A silent rank makes its node a suspect: our own monitor says so."""
         for name, why in suspects:
             node = self._view.nodes.get(name)
-            if node is None:
+            if node is None or self._absences.excuses(name, now):
                 continue
             self._monitor_findings[name].append(
                 Finding(

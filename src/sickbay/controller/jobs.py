@@ -252,6 +252,8 @@ class JobDesk(Asking):
         self._view.due("job", job, None if ended else self._wake(r, now))
         if before is None or before.value.phase is not r.phase:
             last = r.journal[-1]
+            if ended or r.phase is RecoveryPhase.RUNNING:
+                self._outages.forget(job)
             if r.phase is RecoveryPhase.STOPPING:
                 self._outages.note(job, _how(self._view.jobs.get(job), last), now.watch)
             log.info("job=%s phase=%s event=%s attempt=%d why=%r", job, r.phase, last.event, r.attempt, last.why)

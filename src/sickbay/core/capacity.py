@@ -38,9 +38,14 @@ class Trust:
 
 
 def back_off(r: Recovery) -> float:
-    """Seconds until the next try while something shared is ill: doubled with each try, up to half an hour."""
-    tries = sum(e.phase == "RESTARTING" for e in r.journal[-24:])
-    return float(min(60.0 * 2 ** min(tries, 5), 1_800.0))
+    """Seconds until the next try while something shared is ill: none before the first one, then twice as long each
+    time, up to half an hour."""
+    tries = 0
+    for entry in reversed(r.journal):
+        if entry.phase == "RUNNING":
+            break
+        tries += entry.phase == "RESTARTING"
+    return float(min(60.0 * 2 ** min(tries, 5), 1_800.0)) if tries else 0.0
 
 
 def words(job: Job, nodes: tuple[str, ...], doubts: Mapping[str, Trust]) -> str:

@@ -237,16 +237,26 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if not isinstance(outcome, Done | Failed | Lost | Unguarded) and not _due(r, now):
         return None, r
     findings = outcome.findings if isinstance(outcome, Done) else ()
-    r = suspects.judge(s, r, findings)
+    earlier, r = r.suspects, suspects.judge(s, r, findings)
     if s.outage:
         r = replace(r, blame=Blame.INFRASTRUCTURE, because=(s.outage, *r.because)[:3])
     if r.blame is Blame.USER_CODE:
         return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
+    if r.blame is Blame.UNKNOWN and r.swap and _hung(r):  # a fabric that is cut says nothing in any log
+        return (E.BLAMED, "it hung again and nothing explains it: it is moved to other nodes"), replace(
+            r, suspects=tuple(dict.fromkeys((*earlier, *r.suspects, *job.nodes)))
+        )
     if r.blame is Blame.UNKNOWN and r.swap and not capacity.has_new_checkpoint(job, r):
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
     if r.blame is Blame.UNKNOWN:
         r = replace(r, swap=True)
     return (E.BLAMED, f"{explain.BLAME_WORDS[r.blame or Blame.UNKNOWN]}: {_first(r.because)}"), r
+
+
+def _hung(r: Recovery) -> bool:
+    """Did this attempt hang, or never make its first step, rather than die?"""
+    how = [e.event for e in r.journal if e.event in (E.STALLED, E.DIED, E.TIMED_OUT, E.DRAINED)]
+    return bool(how) and how[-1] != E.DIED
 
 
 def _first(because: Sequence[str]) -> str:
