@@ -76,7 +76,8 @@ class Policy:
     windows: tuple[str, ...] = ()
     """Maintenance windows in UTC, "Mon-Fri 02:00-05:00"; empty = always. Only `idle` faults wait for them."""
     settle_s: float = 10.0
-    """XIDs arrive in families: drain and the choice of rung wait this many seconds after the newest finding."""
+    """XIDs arrive in families: drain and the choice of rung wait this many seconds after the newest finding. What an
+    agent only repeats puts them off by as much again at most."""
     waiting_s: float = 86_400.0
     """Seconds a case waits for a seat, an approval or a window before it is DEFERRED. A day: a person will have
     looked."""
@@ -106,7 +107,8 @@ class Policy:
     """A node not ready for this many seconds will not answer a drain. As Kubernetes' own default for lost nodes."""
     quiet_s: float = 14_400.0
     """Seconds without a new case for the same fault on the same boot and device, after a person's abort, a deferral or
-    a time-out. A new boot or another device is new evidence; `sickbay case reopen NODE` ends it."""
+    a time-out (an hour at least after the last two). A new boot or another device is new evidence; `sickbay case reopen
+    NODE` ends it."""
     flap_window_s: float = 86_400.0
     """Seconds in which flaps (a fault that cleared by itself) are counted."""
     flaps_accepted: int = 2

@@ -358,6 +358,7 @@ def test_a_common_cause_lets_a_case_go_that_has_no_mark_yet_and_leaves_no_quiet_
     bed.explained = {"gpu-lost": "driver=570.1"}
     assert bed.turns().phase is Phase.DISMISSED
     assert "driver=570.1" in bed.why
+    assert not bed.notices  # the one case about the cause has told people
     bed.explained = {}
     assert bed.turns().phase is Phase.WAITING
 

@@ -218,6 +218,22 @@ def test_a_case_that_asks_to_be_woken_has_settled_when_it_is(seen: float, settle
     assert bed.turns().phase is Phase.DRAINING
 
 
+def test_what_an_agent_only_repeats_does_not_put_the_drain_off_for_ever() -> None:
+    bed = Bedside(policy=a_policy(settle_s=600.0)).finds(NOW).until(Phase.HOLDING)
+    for n in range(2, 7):
+        bed.now += 299.0
+        bed.finds(NOW, n=n)
+    assert bed.phase is Phase.DRAINING
+
+
+def test_a_new_member_of_the_family_does_put_it_off() -> None:
+    bed = Bedside(policy=a_policy(settle_s=600.0)).finds(NOW).until(Phase.HOLDING)
+    bed.now += 599.0
+    assert bed.finds("xid.64", n=2).phase is Phase.HOLDING
+    assert bed.waits(599.0).phase is Phase.HOLDING
+    assert bed.waits(1.0).phase is Phase.DRAINING
+
+
 def test_a_held_node_is_not_looked_at_every_second() -> None:
     case = a_case(Phase.HOLDING, "row-remap-pending")
     at = wake_at(case, a_record(a_latch("row-remap-pending")), a_context(1_000.0))

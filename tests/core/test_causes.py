@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from sickbay.core import machine
 from sickbay.core.causes import Cause, Sighting, case_of, find, widen
-from sickbay.model import Phase
+from sickbay.model import Event, Phase
 from sickbay.settings import ControllerSettings
 
 LIMITS = ControllerSettings()
@@ -70,6 +73,14 @@ def test_the_case_about_a_factor_rests_with_a_person_and_treats_nothing() -> Non
     assert (case.id, case.factor, case.phase) == ("driver=570.2", "driver=570", Phase.ESCALATED)
     assert (case.plan.rungs, case.pending, case.deadline) == ((), None, None)
     assert {d.place.node for d in case.diagnoses} == {"n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize("event", [Event.RETRIED, Event.EXAMINED, Event.DONE, Event.REJOINED])
+def test_the_case_about_a_factor_leaves_a_persons_hands_only_to_end(event: Event) -> None:
+    case = case_of(Cause("driver=570", "nvlink-down", ("n1", "n2", "n3"), "3 nodes show it"), 2, 100.0, 200.0, "west")
+    assert machine.goes_to(case, event) is None
+    assert machine.goes_to(case, Event.CLEARED) is Phase.RESOLVED
+    assert machine.goes_to(case, Event.CANCELLED) is Phase.CANCELLING
 
 
 def test_two_faults_of_one_driver_are_two_causes_and_one_case() -> None:

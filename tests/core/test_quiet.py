@@ -4,7 +4,7 @@ left to wonder until when."""
 from __future__ import annotations
 
 from sickbay.model import Phase, Verb
-from tests.builders import a_latch, a_record
+from tests.builders import a_latch, a_policy, a_record
 from tests.core.bedside import Bedside
 
 OTHER_GPU = "0000:af:00"
@@ -70,3 +70,11 @@ def test_a_person_ends_the_quiet_and_what_is_latched_opens_a_case() -> None:
     assert not bed.record.quiet
     assert bed.phase is Phase.WAITING
     assert bed.grants().asks is Verb.CORDON
+
+
+def test_a_case_that_found_no_place_does_not_open_again_in_the_same_second_however_short_the_quiet_is() -> None:
+    bed = Bedside(policy=a_policy(quiet_s=0.0, waiting_s=0.1)).finds("xid.79").waits(0.1)
+    assert bed.phase is Phase.DEFERRED
+    assert bed.waits(1.0).live is None
+    assert bed.waits(3_600.0).phase is Phase.WAITING
+    assert bed.case.id == "n1.2"

@@ -81,8 +81,7 @@ def test_in_calm_every_curable_node_is_resolved_and_every_other_replaced_or_with
         assert ended[-1].phase is Phase.RESOLVED
         assert ward.is_well(sick)
         assert case is None
-    done = JobPhase.FAILED if kind == "app_fault_13_31" else JobPhase.SUCCEEDED  # the user's own fault is reported
-    assert ward.world.jobs["llama"].phase is done
+    assert ward.world.jobs["llama"].phase is JobPhase.SUCCEEDED  # also after one CUDA error of its own
     assert ward.run.store.list(Case) == [] or case is not None
 
 

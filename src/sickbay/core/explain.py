@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
-from sickbay.core import absence_words, suspicion
+from sickbay.core import absence_words, quiet, suspicion
 from sickbay.core.moment import moment
 from sickbay.model import Blame, Case, Diagnosis, Doubt, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
 
@@ -60,6 +60,8 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
         return None
     if case.absence is not None:
         return absence_words.ended(case, case.absence, why, at) if case.phase in ENDED else None
+    if case.phase is Phase.DISMISSED and not case.ours and quiet.let_go_by_us(case):
+        return None  # never marked, and the one case about what many share has told people
     what = headline(case.diagnoses, catalog)
     subject = case.factor or case.node
     title = f"{subject}: {what} ({PHASE_WORDS[case.phase]})"

@@ -66,6 +66,9 @@ THROUGH_HOLD = frozenset({E.CANCELLED, E.GONE})
 # Once cancelled, nothing a person asks for may take the node again: it is only let go.
 AFTER_CANCEL = dict.fromkeys((E.RETRIED, E.EXAMINED, E.REJOINED, E.DONE), P.CANCELLING)
 
+# A case about what many nodes share rests with a person until it is over: there is no node to close or examine.
+OF_A_FACTOR = frozenset({E.CLEARED, E.CANCELLED, E.GONE})
+
 # The action each phase asks for. REPAIRING asks for its rung; HOLDING for a checkpoint when the fault allows one.
 VERB_OF: dict[Phase, Verb] = {
     P.CORDONING: Verb.CORDON,
@@ -101,6 +104,8 @@ def is_frozen(case: Case) -> bool:
 def goes_to(case: Case, event: Event) -> Phase | None:
     """Where this event takes the case; None if the row does not answer it, or a hold freezes it."""
     if is_frozen(case) and event not in THROUGH_HOLD:
+        return None
+    if case.factor and case.phase is P.ESCALATED and event not in OF_A_FACTOR:
         return None
     if case.cancelled and event in AFTER_CANCEL and case.phase is P.ESCALATED:
         return AFTER_CANCEL[event]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sickbay.model import Case, Latch, NodeRecord, Phase
 from sickbay.settings import Policy
 
+LEAST_S = 3_600.0  # after a case that found no place: with `quiet_s = 0` the same one opened again in the same second
 MOST = 64  # a node that keeps inventing device names cannot grow its record
 
 
@@ -45,19 +46,25 @@ def until(record: NodeRecord, latch: Latch) -> float:
 
 def is_left_by(case: Case, event: str) -> bool:
     """Does the case end without proof of health? `event`: what ended it."""
-    return (case.cancelled and not _let_go_by_us(case)) or case.phase is Phase.DEFERRED or event == "TIMED_OUT"
+    return (case.cancelled and not let_go_by_us(case)) or case.phase is Phase.DEFERRED or event == "TIMED_OUT"
 
 
-def _let_go_by_us(case: Case) -> bool:
+def let_go_by_us(case: Case) -> bool:
     """Because something that many nodes share explains it: nobody said that this fault is to be left in peace."""
     return any(entry.event == "CANCELLED" and entry.by == "sickbay" for entry in case.journal)
+
+
+def length(case: Case, policy: Policy) -> float:
+    """Seconds. As short as a person set it where a person let the node go; nothing goes round and round by itself."""
+    return policy.quiet_s if case.cancelled else max(policy.quiet_s, LEAST_S)
 
 
 def after(record: NodeRecord, case: Case, policy: Policy, now: float) -> Mapping[str, float]:
     """The record's quiet once this case has ended like that."""
     boots = {(la.fault, la.place.device): la.boot_id for la in record.latched}
     left = {key: until for key, until in record.quiet.items() if until > now}
+    ends = now + length(case, policy)
     for d in case.diagnoses:
         boot = boots.get((d.fault, d.place.device), record.boot_id)
-        left[f"{d.fault}|{boot}|{d.place.device}"] = now + policy.quiet_s
+        left[f"{d.fault}|{boot}|{d.place.device}"] = ends
     return dict(list(left.items())[-MOST:])

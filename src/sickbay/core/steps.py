@@ -74,5 +74,5 @@ def _ask_checkpoint(turn: Turn, case: Case) -> Case:
 def _with_notice(turn: Turn, case: Case, why: str) -> Case:
     notice = explain.notice_of(case, why, turn.ctx.catalog, turn.ctx.now.wall)
     if notice is not None and case.phase in machine.ENDS and quiet.is_left_by(case, case.journal[-1].event):
-        notice = explain.with_quiet(notice, case, turn.ctx.now.wall + turn.ctx.policy.quiet_s)
+        notice = explain.with_quiet(notice, case, turn.ctx.now.wall + quiet.length(case, turn.ctx.policy))
     return replace(case, notices=(*case.notices, notice)[-8:]) if notice else case

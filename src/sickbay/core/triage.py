@@ -360,9 +360,14 @@ def urgency(case: Case, node: Node | None) -> When:
 
 
 def settles_at(case: Case, record: NodeRecord, policy: Policy) -> float:
-    """XIDs arrive in families: the choice of rung waits until nothing new has been seen for a moment."""
+    """XIDs arrive in families: the choice of rung waits until nothing has been seen for a moment. What an agent only
+    repeats does not put it off for ever: from the phase's begin, or from what is new, it is two such moments."""
     faults = {d.fault for d in case.diagnoses}
-    return max((la.seen for la in record.latched if la.fault in faults), default=-policy.settle_s) + policy.settle_s
+    mine = [la for la in record.latched if la.fault in faults]
+    if not mine:
+        return 0.0
+    newest, first_said = max(la.seen for la in mine), max(la.since for la in mine)
+    return min(newest, max(case.entered, first_said) + policy.settle_s) + policy.settle_s
 
 
 def severity(case: Case) -> Severity:

@@ -125,6 +125,9 @@ class Gangs:
             return None
         if not buggy:
             return self._finish(job, JobPhase.SUCCEEDED, "completed")
+        if job.spec.bug:
+            self.world.strike(job.spec.bug, job.nodes[0])
+            return None
         ranks = range(len(job.rank_nodes))
         return self._fail(job, list(ranks), "traceback", "user code", user_code=True)
 

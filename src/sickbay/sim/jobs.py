@@ -55,6 +55,7 @@ class JobSpec:
     owner: str = "research"
     managed: bool = True
     bug_at_step: int = -1  # a traceback whenever this step is reached
+    bug: str = ""  # or what this kind of fault does to the first of its nodes
     first_step: int = 0
     requeue_s: float | None = None  # the platform itself restarts it after this long (for the originals' policy)
     pool: str = ""  # the pool its pods ask for; "": any

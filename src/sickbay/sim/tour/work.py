@@ -4,6 +4,7 @@ explain, and one that gets nowhere."""
 from __future__ import annotations
 
 from sickbay.model import Blame, JobPhase, Recovery, RecoveryPhase
+from sickbay.sim.jobs import SimJob
 from sickbay.sim.tour import truth
 from sickbay.sim.tour.scene import Scene, Seen
 from sickbay.sim.tour.stage import Stage, plain_line
@@ -79,21 +80,23 @@ class Degrading(Scene):
         )
 
 
+BUG_AT = 200  # step: 38 minutes in, 20 steps after the first checkpoint
+
+
 class ApplicationFault(Scene):
     name = "application-fault-13-31"
-    title = "A program reads where it must not (XID 13 and 31, and a Python traceback)"
-    expected = "no node touched, job given up and reported as user code"
+    title = "A program reads where it must not (XID 13 and 31, and a Python traceback), and does so again at that step"
+    expected = "no node touched, job restarted once, given up and reported as user code"
     lasts_min = 60
 
     def begin(self, stage: Stage) -> None:
-        self.job = stage.submit("notebook", 2)
+        self.job = stage.submit("notebook", 2, bug_at_step=BUG_AT, bug="app_fault_13_31")
         self.nodes = self.job.nodes
-        stage.after_min(40, lambda: stage.world.strike("app_fault_13_31", self.nodes[0], 3))
 
     def judge(self, stage: Stage) -> Seen:
         touched = truth.disturbed(stage.world, self.nodes, stage.began)
         recovery = stage.recovery(self.job.id)
-        seen = Seen(_blamed(touched, recovery))
+        seen = Seen(_blamed(touched, self.job, recovery))
         quotes = recovery.because if recovery else ()
         seen.claim("the kernel did log 13 and 31", self._xids(stage) >= {"13", "31"})
         seen.claim("the owner got one message with the evidence", len(stage.notices("notebook has stopped")) == 1)
@@ -107,12 +110,13 @@ class ApplicationFault(Scene):
         return {line.split("): ", 1)[1].split(",", 1)[0] for line in lines if "Xid (" in line}
 
 
-def _blamed(touched: list[str], recovery: Recovery | None) -> str:
+def _blamed(touched: list[str], job: SimJob, recovery: Recovery | None) -> str:
     nodes = "no node touched" if not touched else f"touched {', '.join(touched)}"
     if recovery is None or recovery.phase is not RecoveryPhase.FAILED:
         return f"{nodes}, job not given up"
-    words = {Blame.USER_CODE: "user code"}
-    return f"{nodes}, job given up and reported as {words.get(recovery.blame or Blame.UNKNOWN, recovery.blame)}"
+    words, again = {Blame.USER_CODE: "user code"}, {1: "never restarted", 2: "restarted once"}
+    blamed = words.get(recovery.blame or Blame.UNKNOWN, recovery.blame)
+    return f"{nodes}, job {again.get(job.attempt, 'restarted often')}, given up and reported as {blamed}"
 
 
 class Unexplained(Scene):
