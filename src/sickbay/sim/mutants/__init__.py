@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from sickbay.sim.drawn import draw
 from sickbay.sim.mutants.brain import BRAIN
+from sickbay.sim.mutants.company import COMPANY
 from sickbay.sim.mutants.consent import CONSENT
 from sickbay.sim.mutants.patch import Mutant
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from sickbay.sim.check import Verdict
 
 SEED_S = 90  # a seed takes about one second; a mutant that goes round in circles is caught too
-MUTANTS: tuple[Mutant, ...] = (*BRAIN, *CONSENT)
+MUTANTS: tuple[Mutant, ...] = (*BRAIN, *CONSENT, *COMPANY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,58 @@
+"""Mutants of what nodes and jobs have in common, of what comes back, and of whose word counts how much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sickbay.sim.mutants.patch import Mutant, set_, wrap_
+
+
+def _is_nobodys_member(old: Any) -> Any:
+    def member(self: Any, name: str, now: Any) -> Any:
+        return type(old(self, name, now))()
+
+    return member
+
+
+def _forgets_what_is_explained(old: Any) -> Any:
+    """As it was: the verdict goes, and with it what keeps managed jobs away."""
+
+    def explain_away(turn: Any) -> None:
+        kept = tuple(la for la in turn.record.latched if la.fault not in turn.s.explained)
+        turn.record = replace(turn.record, latched=kept)
+        old(turn)
+
+    return explain_away
+
+
+def _none(*args: Any) -> str:
+    return ""
+
+
+def _no(*args: Any) -> bool:
+    return False
+
+
+COMPANY: tuple[Mutant, ...] = (
+    # nodes that are away
+    Mutant("absence of many is treated one by one", set_("core.absence", "scope_of", lambda *a: ())),
+    Mutant("who is away with many is treated", wrap_("controller.absences", "Absences.member", _is_nobodys_member)),
+    Mutant("who leaves is missed", set_("core.absence", "excuse", _none)),
+    Mutant("stragglers are never treated", set_("core.absence", "MOSTLY_S", 1e12)),
+    Mutant("a lone node is treated at once", set_("core.absence", "too_soon", _none)),
+    Mutant("a second witness is not heard", set_("core.absence", "cut_off", _none)),
+    Mutant("many that are away take every place", set_("core.admit", "_is_kept_for", _no)),
+    Mutant("a node that is back is rebooted all the same", set_("core.phases", "is_refuted", _no)),
+    # what jobs share
+    Mutant("ranks out of reach are no hindrance", set_("core.reach", "loose", lambda *a: ())),
+    Mutant("an owner is not told of ranks out of reach", set_("core.reach", "told", lambda s, r, now: r)),
+    Mutant("a shared outage spends attempts", set_("controller.outages", "Outages.of", _none)),
+    # common causes, comebacks, ceilings
+    Mutant("explained is good", wrap_("core.sight", "explain_away", _forgets_what_is_explained)),
+    Mutant("REPLACE for ever", set_("core.comebacks", "why_not_again", _none)),
+    Mutant("ceilings are a union", set_("core.witness", "bounded", lambda d, ceilings: d)),
+    Mutant("a weaker witness takes a verdict over", set_("core.witness", "outranks", _no)),
+    # who waits
+    Mutant("a crowd before a full limit is told to nobody", set_("core.crowd", "is_news", _no)),
+)
