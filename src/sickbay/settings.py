@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sickbay import __version__
 from sickbay.model import Verb
 
 # How far `policy.max_verb` lets us go, weakest first. A fresh install only observes.
@@ -352,7 +353,7 @@ class KubernetesSettings:
     gate: bool = False
     """Keep work off every new GPU node until it has passed its checks? Only in pools whose max_verb is CORDON or more:
     nobody could open the gate else. Successors of replaced nodes always are."""
-    image: str = "sickbay/agent:latest"
+    image: str = f"sickbay/agent:{__version__}"
     """Image of our Jobs on nodes (checks, reset, evidence); by digest in production."""
     job_account: str = "sickbay-node-job"
     """Service account of our Jobs on nodes. It has no rights."""

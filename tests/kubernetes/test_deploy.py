@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from sickbay import __version__
 from sickbay.agent.reload import AT_START, Config
+from sickbay.settings import KubernetesSettings
 from sickbay.settings_load import Loaded, parse
 from tests.kubernetes.deploying import Object, objects, one_of
 from tools import manifests
@@ -73,7 +75,7 @@ def test_no_image_that_is_not_yours_is_left_after_the_documented_sed(tmp_path: P
     shutil.copytree(PLAIN, tmp_path / "deploy/kubernetes")
     subprocess.run(["bash", "-euc", sed], cwd=tmp_path, env={**os.environ, "REGISTRY": "r.example.com/x"}, check=True)
     for path in (tmp_path / "deploy/kubernetes").rglob("*.yaml"):
-        assert not re.search(r"sickbay/\w+:latest", path.read_text()), path
+        assert not re.search(r"sickbay/(agent|controller):", path.read_text()), path
     assert "r.example.com/x/controller:0.1.0" in (tmp_path / "deploy/kubernetes/jobs/sweeper.yaml").read_text()
 
 
@@ -244,6 +246,71 @@ def test_one_image_is_named_once_and_used_three_times() -> None:
     assert settings_in(found).settings.kubernetes.image == image
     variables = one_of(found, "ValidatingAdmissionPolicy", "sickbay-node-jobs")["spec"]["variables"]
     assert variables[0] == {"name": "image", "expression": f"'{image}'"}
+
+
+@pytest.mark.parametrize(
+    ("named", "pulled"),
+    [
+        ("registry.example.com:5000/agent", f"registry.example.com:5000/agent:{__version__}"),
+        ("registry.example.com:5000/agent:7", "registry.example.com:5000/agent:7"),
+    ],
+)
+def test_an_image_without_a_tag_is_of_the_version_that_the_chart_is_for(named: str, pulled: str) -> None:
+    found = objects("--set", f"agent.image={named}", "--set", f"controller.image={named}")
+    pods = [_pod(one_of(found, *one)) for one in (("DaemonSet", "sickbay-agent"), ("Deployment", "sickbay-controller"))]
+    assert [pod["containers"][0]["image"] for pod in pods] == [pulled, pulled]
+
+
+def test_no_image_is_whatever_is_latest() -> None:
+    made = [*PLAIN.rglob("*.yaml"), *CHART.rglob("*.yaml")]
+    assert [str(path) for path in made if ":latest" in path.read_text()] == []
+    assert KubernetesSettings().image == f"sickbay/agent:{__version__}"
+
+
+# --- who reaches it ---------------------------------------------------------------------------------------------------
+
+INGEST = ("--set", "settings.ingest.listen=0.0.0.0:9470")
+NODES = '[{"ipBlock": {"cidr": "10.0.0.0/16"}}]'
+
+
+def ingress(*options: str) -> list[Object]:
+    return list(one_of(objects(*options), "NetworkPolicy", "sickbay-controller")["spec"].get("ingress", []))
+
+
+def test_probes_are_answered_at_a_port_that_no_stranger_reaches() -> None:
+    found = objects()
+    (container,) = _pod(one_of(found, "Deployment", "sickbay-controller"))["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    probed = {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")}
+    assert probed == {"probes"}
+    assert settings_in(found).settings.controller.probe_listen == f"0.0.0.0:{ports['probes']}"
+    assert ports["probes"] not in [port["port"] for rule in ingress() for port in rule["ports"]]
+    assert [port["name"] for port in one_of(found, "Service", "sickbay-controller")["spec"]["ports"]] == ["metrics"]
+
+
+def test_without_a_port_of_their_own_probes_ask_where_metrics_are() -> None:
+    found = objects("--set", "settings.controller.probe_listen=")
+    (container,) = _pod(one_of(found, "Deployment", "sickbay-controller"))["containers"]
+    assert container["livenessProbe"]["httpGet"]["port"] == "metrics"
+
+
+def test_who_may_ask_for_metrics_and_who_may_report_are_said_apart() -> None:
+    prometheus = '[{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]'
+    said = ("--set-json", f"networkPolicy.metricsFrom={prometheus}", "--set-json", f"networkPolicy.ingestFrom={NODES}")
+    metrics, reports = ingress(*INGEST, *said)
+    assert ([port["port"] for port in metrics["ports"]], metrics["from"]) == ([9465], json.loads(prometheus))
+    assert ([port["port"] for port in reports["ports"]], reports["from"]) == ([9470], json.loads(NODES))
+
+
+def test_a_port_for_reports_is_refused_until_it_is_said_from_whom() -> None:
+    said = refusal(*INGEST)
+    assert "settings.ingest.listen opens a port for reports, and nothing says who may reach it" in said
+    assert "set networkPolicy.ingestFrom" in said
+    assert objects(*INGEST, "--set", "networkPolicy.enabled=false")
+
+
+def test_who_listens_nowhere_is_reached_by_nobody() -> None:
+    assert ingress("--set", "settings.controller.listen=") == []
 
 
 def test_every_image_is_pulled_with_the_secrets_that_were_named() -> None:

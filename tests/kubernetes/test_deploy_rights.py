@@ -92,10 +92,10 @@ def test_the_controller_starts_from_the_charts_own_settings_and_answers_its_prob
     config = tmp_path / "sickbay.toml"
     objects = [one for one in yaml.safe_load_all(there.rendered) if one]
     config.write_text(one_of(objects, "ConfigMap", "sickbay-config")["data"]["sickbay.toml"])
-    port, mark = free_port(), there.cluster.audit_mark()
+    metrics, probes, mark = free_port(), free_port(), there.cluster.audit_mark()
     here = {
         "SICKBAY_CONFIG": str(config), "SICKBAY_DATA_DIR": str(tmp_path),
-        "SICKBAY_CONTROLLER__LISTEN": f"127.0.0.1:{port}",
+        "SICKBAY_CONTROLLER__LISTEN": f"127.0.0.1:{metrics}", "SICKBAY_CONTROLLER__PROBE_LISTEN": f"127.0.0.1:{probes}",
         "SICKBAY_KUBERNETES__KUBECONFIG": str(there.kubeconfig("controller")),
         "SICKBAY_KUBERNETES__GPU_SELECTOR": f"{HOME}={there.namespace}",
     }  # fmt: skip
@@ -107,7 +107,7 @@ def test_the_controller_starts_from_the_charts_own_settings_and_answers_its_prob
     try:
         for probe in ("readinessProbe", "livenessProbe"):
             path = container[probe]["httpGet"]["path"]
-            until(partial(_answers, port, path), f"{path} is good: {tmp_path / 'log'}", 60.0, 0.2)
+            until(partial(_answers, probes, path), f"{path} is good: {tmp_path / 'log'}", 60.0, 0.2)
     finally:
         process.terminate()
         assert process.wait(30) == 0

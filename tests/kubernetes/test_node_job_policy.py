@@ -19,12 +19,14 @@ from sickbay.kube.objects import Anything, NodeObject
 from sickbay.platforms.kubernetes import node_jobs
 from sickbay.platforms.kubernetes.node_jobs import Errand
 from sickbay.platforms.kubernetes.site import Site
+from sickbay.settings import KubernetesSettings
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from tests.kubernetes.deploying import objects, one_of
 from tests.kubernetes.ward import a_site
 
 POLICY = Path(__file__).parents[2] / "deploy/kubernetes/node-job-policy.yaml"
+OURS = KubernetesSettings().image
 Body = dict[str, Any]
 
 
@@ -148,7 +150,7 @@ FIELD = {"fieldRef": {"fieldPath": "spec.nodeName"}}
         (_container(args=["; id"]), "runs `sickbay node"),
         (_with("automountServiceAccountToken", True), "mounts no token"),
         (_with("nodeName", ""), "pinned to one node"),
-        (_with("initContainers", [{"name": "i", "image": "sickbay/agent:latest"}]), "one container"),
+        (_with("initContainers", [{"name": "i", "image": OURS}]), "one container"),
         (_container(command=["sickbay", "node", "check", "--log", "/host/etc/cron.d/x"]), "writes no other file"),
         (_container(command=["sickbay", "node", "check", "--log=/host/etc/passwd"]), "writes no other file"),
         (_container(command=["sickbay", "node", "shell"]), "runs `sickbay node"),
@@ -288,6 +290,6 @@ def test_a_job_of_an_older_image_can_still_be_removed(cluster: Cluster) -> None:
 
 
 def _upgrade(cluster: Cluster, site: Site) -> None:
-    text = policy(site.settings.namespace).replace("sickbay/agent:latest", "sickbay/agent:next")
+    text = policy(site.settings.namespace).replace(OURS, "sickbay/agent:next")
     cluster.kubectl("apply", "-f", "-", stdin=text)
     until(lambda: "of the image" in said(site, a_job(site)), "the new image is known", 30.0, 0.2)

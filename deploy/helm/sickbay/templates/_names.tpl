@@ -17,6 +17,13 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{ or (dig "kubernetes" "force" false .Values.settings) (dig "kubernetes" "out_of_service" false .Values.settings) }}
 {{- end }}
 
+{{/* (root, image): as it was named; one without tag and digest is of the chart's own version. */}}
+{{- define "sickbay.image" -}}
+{{- $image := index . 1 }}
+{{- $last := $image | splitList "/" | last }}
+{{- if or (contains ":" $last) (contains "@" $last) }}{{ $image }}{{ else }}{{ $image }}:{{ (index . 0).Chart.AppVersion }}{{ end }}
+{{- end }}
+
 {{- define "sickbay.port" -}}
 {{ . | splitList ":" | last }}
 {{- end }}
@@ -33,8 +40,8 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{- fail "controller.enabled is false, so nobody would act on what agents say: set settings.agent.mode to standalone" }}
 {{- end }}
 {{- $agent := dict "publishers" (list "kubernetes") "host_root" "/host" "state_dir" "/var/lib/sickbay" "listen" (ternary "0.0.0.0:9464" "127.0.0.1:9464" .Values.monitoring.enabled) }}
-{{- $kube := dict "namespace" .Release.Namespace "image" .Values.agent.image "job_account" (printf "%s-node-job" .Values.name) }}
-{{- $ours := dict "platform" "kubernetes" "store" "kubernetes" "data_dir" "/var/lib/sickbay" "agent" $agent "kubernetes" $kube "controller" (dict "listen" "0.0.0.0:9465") "evidence" (dict "folder" "/var/lib/sickbay/evidence") }}
+{{- $kube := dict "namespace" .Release.Namespace "image" (include "sickbay.image" (list . .Values.agent.image)) "job_account" (printf "%s-node-job" .Values.name) }}
+{{- $ours := dict "platform" "kubernetes" "store" "kubernetes" "data_dir" "/var/lib/sickbay" "agent" $agent "kubernetes" $kube "controller" (dict "listen" "0.0.0.0:9465" "probe_listen" "0.0.0.0:9466") "evidence" (dict "folder" "/var/lib/sickbay/evidence") }}
 {{- mustMergeOverwrite $ours (deepCopy $given) | mustToJson }}
 {{- end }}
 
@@ -99,7 +106,7 @@ imagePullSecrets: [{{ range $i, $name := . }}{{ if $i }}, {{ end }}{name: {{ $na
 securityContext: {{- include "sickbay.nobody" $root | nindent 2 }}
 containers:
   - name: {{ .what }}
-    image: {{ $root.Values.controller.image }}
+    image: {{ include "sickbay.image" (list $root $root.Values.controller.image) }}
     imagePullPolicy: {{ $root.Values.controller.imagePullPolicy }}
     command: [{{ join ", " .argv }}]
     env:
