@@ -630,6 +630,17 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
+class Sighting:
+    """A treatable fault, newly seen on a node, and what the node shared with others when it was."""
+
+    node: str
+    fault: str
+    seen: float  # watch time
+    jobs: tuple[str, ...] = ()
+    factors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """The one record that makes limits hold with two writers, and time pass only while we watch."""
 
@@ -642,6 +653,7 @@ class Ledger:
     breaker_until: float = 0.0  # watch time
     split_at: float = -1.0  # watch time: who has been away since then or longer is treated alone
     left_at: float = -1.0  # likewise, left to people for `policy.quiet_s`: they closed the case about them
+    sightings: tuple[Sighting, ...] = ()  # of the last three days, the newest: a slow roll-out outlives a leader
     replaced_at: float = -1.0  # likewise, replaced: a person approved it for all of them
     notices: tuple[Notice, ...] = ()
     cluster: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sickbay.controller.outages import Outages
+from sickbay.controller.outages import LASTS_S, Outages
 
 
 def failed(*jobs: str, how: str = "no image", at: float = 0.0) -> Outages:
@@ -13,7 +13,8 @@ def failed(*jobs: str, how: str = "no image", at: float = 0.0) -> Outages:
 
 
 def test_three_jobs_that_fail_alike_share_an_outage() -> None:
-    assert failed("a", "b", "c").of("a", 60.0) == "3 jobs failed alike within 15 minutes (no image)"
+    said = failed("a", "b", "c").of("a", 60.0)
+    assert said == "several jobs fail alike, so it is something that they share (no image)"
 
 
 def test_two_do_not_and_one_that_fails_three_times_neither() -> None:
@@ -27,5 +28,16 @@ def test_a_job_that_failed_otherwise_has_no_part_in_it() -> None:
     assert outages.of("d", 60.0) == ""
 
 
-def test_what_is_longer_ago_does_not_count() -> None:
-    assert failed("a", "b", "c").of("a", 901.0) == ""
+def test_failures_that_lie_further_apart_do_not_count() -> None:
+    outages = failed("a", "b")
+    outages.note("c", "no image", 901.0)
+    assert outages.of("c", 901.0) == ""
+
+
+def test_it_lasts_while_jobs_go_on_failing_by_it_and_ends_for_one_that_runs() -> None:
+    outages = failed("a", "b", "c")
+    outages.note("a", "no image", LASTS_S - 1.0)
+    assert outages.of("b", LASTS_S + 60.0)
+    outages.forget("b")
+    assert outages.of("b", LASTS_S + 60.0) == ""
+    assert outages.of("a", 2 * LASTS_S) == ""

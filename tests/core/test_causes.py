@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sickbay.core import machine
-from sickbay.core.causes import Cause, Sighting, case_of, find, widen
-from sickbay.model import Event, Phase
+from sickbay.core.causes import Cause, case_of, find, find_slow, is_over, kept, reminder, widen, would_spread
+from sickbay.model import Event, Phase, Sighting, Verb
 from sickbay.settings import ControllerSettings
 
 LIMITS = ControllerSettings()
@@ -91,3 +91,56 @@ def test_two_faults_of_one_driver_are_two_causes_and_one_case() -> None:
     case = widen(case_of(gsp, 1, 0.0, 0.0, ""), nvlink, 5.0)
     assert {d.fault for d in case.diagnoses} == {"gsp-timeout", "nvlink-down"}
     assert "also nvlink-down" in case.journal[-1].why
+
+
+# --- slow roll-outs ---------------------------------------------------------------------------------------------------
+
+
+def test_three_of_the_three_nodes_that_have_a_new_driver_are_a_cause_though_days_lie_between() -> None:
+    slow = [
+        *seen("n1", at=0.0, driver="590"),
+        *seen("n2", at=90_000.0, driver="590"),
+        *seen("n3", at=1.8e5, driver="590"),
+    ]
+    cause = next(find_slow(slow, {"fleet": 64, "driver=590": 3}, LIMITS))
+    assert (cause.factor, cause.nodes) == ("driver=590", ("n1", "n2", "n3"))
+    assert "hardly any other" in cause.why
+
+
+def test_a_value_that_the_whole_fleet_has_explains_nothing() -> None:
+    assert not list(find_slow(seen("n1", "n2", "n3", driver="580"), {"fleet": 64, "driver=580": 64}, LIMITS))
+
+
+def test_a_fault_as_common_elsewhere_is_no_roll_out() -> None:
+    there, others = seen("n1", "n2", "n3", driver="590"), seen(*(f"o{i}" for i in range(10)), driver="580")
+    assert not list(find_slow([*there, *others], {"fleet": 30, "driver=590": 10, "driver=580": 20}, LIMITS))
+
+
+def test_what_is_remembered_is_the_newest_of_each_node_and_fault_within_three_days() -> None:
+    old, new = seen("n1", at=0.0), seen("n1", "n2", at=300_000.0)
+    assert kept([*old, *new], 300_000.0) == tuple(new)
+
+
+def test_a_cause_is_over_when_for_a_day_it_was_no_commoner_there_than_elsewhere() -> None:
+    case = case_of(Cause("driver=590", "nvlink-down", ("n1",), "why"), 1, 0.0, 0.0, "")
+    members = {"fleet": 64, "driver=590": 8}
+    assert is_over(case, (), {}, members, 3_600.0) == ""
+    assert is_over(case, (), {"nvlink-down": 2}, members, 90_000.0) == ""
+    assert "no commoner" in is_over(case, (), {}, members, 90_000.0)
+
+
+def test_people_are_reminded_of_an_open_cause_once_a_day() -> None:
+    case = case_of(Cause("driver=590", "nvlink-down", ("n1",), "why"), 1, 0.0, 0.0, "")
+    assert reminder(case, 3_600.0, 0.0) is None
+    first, again = reminder(case, 90_000.0, 0.0), reminder(case, 93_600.0, 0.0)
+    assert first is not None
+    assert again is not None
+    assert first.key == again.key
+
+
+def test_nothing_is_done_that_would_bring_a_node_onto_what_is_suspected() -> None:
+    suspected = ["driver=590"]
+    assert would_spread(Verb.REPLACE, {"driver": "580"}, suspected, ()) == "driver=590"
+    assert would_spread(Verb.REBOOT, {"driver": "580"}, suspected, ()) == ""
+    assert would_spread(Verb.REBOOT, {"driver": "580"}, suspected, suspected) == "driver=590"
+    assert would_spread(Verb.REPLACE, {"driver": "590"}, suspected, ()) == ""

@@ -18,7 +18,7 @@ def ward(nodes: int = 24) -> Ward:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="issue 4.7: a slow roll-out is no common cause, and our own treatments spread it"
+    strict=True, reason="issue 4.7: the first two of a slow roll-out climb before the third shows the cause"
 )
 def test_a_bad_driver_that_spreads_one_node_in_half_an_hour_costs_no_machine() -> None:
     w = ward()
@@ -27,9 +27,6 @@ def test_a_bad_driver_that_spreads_one_node_in_half_an_hour_costs_no_machine() -
     assert w.treatments().count("REPLACE") == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 4.7: a slow roll-out is no common cause, and our own treatments spread it"
-)
 def test_a_bad_image_is_not_spread_by_our_own_replacements() -> None:
     w = ward()
     w.world.rollouts.begin("image", "gpu-image-42", every_s=None, bad_share=1.0)
@@ -49,7 +46,7 @@ def test_an_agent_version_that_says_nothing_gets_no_node_treated(harm: str) -> N
 
 
 @pytest.mark.xfail(
-    strict=True, reason="issue 4.7: a slow roll-out is no common cause, and our own treatments spread it"
+    strict=True, reason="issue 4.7: the first two of a slow roll-out climb before the third shows the cause"
 )
 def test_an_agent_version_that_sees_lost_gpus_everywhere_costs_no_machine() -> None:
     w = ward()

@@ -5,8 +5,6 @@ Marked scenarios show what the brain does not bear yet; whoever mends it takes t
 
 from __future__ import annotations
 
-import pytest
-
 from sickbay.model import Recovery, RecoveryPhase
 from sickbay.settings import Policy
 from tests.sim.ward import Ward, names
@@ -40,7 +38,6 @@ def test_no_node_is_treated_and_no_job_given_up_because_storage_hung_for_two_hou
     assert len(running(w)) == 4
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4, the judge: restarts that fail alike in many jobs spend attempts")
 def test_no_job_is_given_up_because_the_registry_was_away_for_some_hours() -> None:
     w = ward()
     w.world.services.fail("registry", for_s=6 * HOUR)
@@ -51,7 +48,6 @@ def test_no_job_is_given_up_because_the_registry_was_away_for_some_hours() -> No
     assert len(running(w)) == 4
 
 
-@pytest.mark.xfail(strict=True, reason="issue 4, the judge: restarts that fail alike in many jobs spend attempts")
 def test_no_job_is_given_up_because_no_gang_found_its_peers_for_some_hours() -> None:
     w = ward()
     w.world.shared.subnet_manager_dies(for_s=6 * HOUR)

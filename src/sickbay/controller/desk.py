@@ -86,6 +86,7 @@ class Desk(Asking):
         for name in dict.fromkeys((*self._view.cases, *self._view.records)):
             self._say(name)
         self._owe("ledger", "", self._ledger.notices)
+        self._monitor.begin()
 
     @property
     def _ledger(self) -> Ledger:
@@ -110,6 +111,7 @@ class Desk(Asking):
                 )
                 self._view.touch_node(name)
         self._absences.look(now)
+        self._monitor.tend(now)
         if back:  # what can be seen again may be good again
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
@@ -152,7 +154,7 @@ class Desk(Asking):
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
             stray=stray, lost=view.lost.pop(name, None),
             away_since=member.since, absent=member.absent, exchange=member.exchange,
-            over=self._absences.over if name == absence.NAME else "",
+            over=self._absences.over if name == absence.NAME else self._monitor.over.pop(name, ""),
         )  # fmt: skip
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
         s, decision = self._judge(s, ctx)
@@ -231,6 +233,8 @@ class Desk(Asking):
         self._owe("node", case.node, case.notices)
         if d.ended and case.absence is not None:
             self._absences.ended(case, now)
+        elif d.ended and case.factor:  # what it explained is nobody's now
+            self._view.touched_nodes.update({n: None for n, r in self._view.records.items() if r.value.latched})
         if d.ended:
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
@@ -336,7 +340,7 @@ class Desk(Asking):
             return  # an object that is not there can be given no mark: it comes back, or its machine is gone
         if verb is Verb.CORDON and Verb.CORDON not in allowed:
             refused[case.id] = admission.Refusal(_why_not(policy), now.watch + max(policy.window_s, admission.AGAIN_S))
-        elif why := self._absences.forbids(case, now, self._heartbeats):
+        elif why := self._absences.forbids(case, now, self._heartbeats) or self._spreads(case, verb):
             refused[case.id] = admission.Refusal(why, now.watch + admission.AGAIN_S)
         elif verb is not None:
             try:
@@ -344,6 +348,9 @@ class Desk(Asking):
             except SickbayError as error:
                 why = f"{name} cannot be read just now: {error}"
                 refused[case.id] = admission.Refusal(why, now.watch + UNREAD_S)
+
+    def _spreads(self, case: Case, verb: Verb | None) -> str:
+        return self._monitor.spreads(self._view.nodes.get(case.node), verb) if verb is not None else ""
 
     def _has_settled(self, case: Case, policy: Policy, now: Now) -> bool:
         known = self._view.records.get(case.node)

@@ -6,7 +6,7 @@ controller/desk.py; treats nothing.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -14,21 +14,30 @@ from sickbay.catalog import Catalog
 from sickbay.controller.asking import Unsaid
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import causes, explain
+from sickbay.core import causes, explain, keeping
 from sickbay.core.turn import Decision, NodeSlice, Now
-from sickbay.model import Case, Node, NodeRecord, Notice, Status
+from sickbay.model import Case, Node, NodeRecord, Notice, Sighting, Status, Verb
 from sickbay.settings import Settings
 
 REAL = ("hardware", "infrastructure")
 SILENT_LEAST = 3
+TEND_S = 3_600.0
 
 
 class Monitor:
     def __init__(self, view: View, records: Records, catalog: Catalog, settings: Settings, unsaid: Unsaid) -> None:
         self._view, self._records, self._catalog, self._settings = view, records, catalog, settings
         self._unsaid = unsaid
-        self._sightings: deque[causes.Sighting] = deque(maxlen=4096)
+        self._sightings: deque[Sighting] = deque(maxlen=4096)
+        self._slow = True
+        self._tended = 0.0
+        self._reminded: set[str] = set()
+        self.over: dict[str, str] = {}  # factor -> why its case has ended by itself, until that is written
         self._silent: dict[str, set[str]] = defaultdict(set)  # pool -> nodes whose instruments say nothing
+
+    def begin(self) -> None:
+        """What the last leader saw counts too."""
+        self._sightings.extend(self._records.ledger.sightings)
 
     # -- common causes
 
@@ -43,13 +52,66 @@ class Monitor:
         for latch in d.record.latched:
             fresh = latch.since == now.watch and latch.source == "agent"
             if fresh and self._catalog.faults[latch.fault].kind in REAL:
-                self._sightings.append(
-                    causes.Sighting(s.node.name, latch.fault, now.watch, s.node.jobs, s.node.factors)
-                )
+                self._sightings.append(Sighting(s.node.name, latch.fault, now.watch, s.node.jobs, s.node.factors))
+                self._remember(replace(self._sightings[-1], jobs=()), now)
+
+    def _remember(self, sighting: Sighting, now: Now) -> None:
+        """For the slow ones, and for the next leader: with the Ledger's next write."""
+        ledger = self._records.ledger
+        kept = causes.kept((*ledger.sightings, sighting), now.watch)
+        self._records.put_ledger(replace(ledger, sightings=kept), patience=keeping.SOON_S)
+        self._slow = True
+
+    def _look_slowly(self, now: Now) -> None:
+        """Roll-outs that take days: asked when something new was seen."""
+        if not self._slow:
+            return
+        self._slow = False
+        found = causes.find_slow(self._records.ledger.sightings, self._view.members, self._settings.controller)
+        for cause in found:
+            if not self._is_known(cause):
+                self._open(cause, now)
+                for name in cause.nodes:
+                    self._view.touch_node(name)
+
+    def tend(self, now: Now) -> None:
+        """Once an hour: causes that are over, and a word about those that are not."""
+        if now.watch < self._tended + TEND_S:
+            return
+        self._tended = now.watch
+        for factor in [f for f, s in self._view.cases.items() if s.value.factor and s.value.absence is None]:
+            case = self._view.cases[factor].value
+            why = causes.is_over(
+                case, self._records.ledger.sightings, self._standing(case), self._view.members, now.watch
+            )
+            if why:
+                self.over[factor] = why
+                self._view.touch_node(factor)
+            elif (told := causes.reminder(case, now.watch, now.wall)) and told.key not in self._reminded:
+                self._reminded.add(told.key)
+                self._records.put_case(replace(case, notices=(*case.notices, told)[-8:]), False, ())
+                self._unsaid[told.key] = ("node", case.node, told)
+
+    def _standing(self, case: Case) -> dict[str, int]:
+        """Nodes that carry the value and have the fault on record now."""
+        name, _, value = case.factor.partition("=")
+        faults: Counter[str] = Counter()
+        for node, stored in self._view.records.items():
+            seen = self._view.nodes.get(node)
+            if seen is not None and seen.factors.get(name) == value:
+                faults.update({la.fault for la in stored.value.latched})
+        return dict(faults)
+
+    def spreads(self, node: Node | None, verb: Verb) -> str:
+        """Why this treatment is not given now: it may bring the node onto what is suspected elsewhere; "" if not."""
+        suspected = [f for f, s in self._view.cases.items() if s.value.factor and s.value.absence is None]
+        key = causes.would_spread(verb, node.factors, suspected, self._view.by_boot) if node and suspected else ""
+        return f"{verb} may bring it onto {key}, which is suspected ({self._view.cases[key].value.id})" if key else ""
 
     def look(self, now: Now) -> None:
         """Open or widen the case about a factor that the recent sightings share."""
         limits = self._settings.controller
+        self._look_slowly(now)
         while self._sightings and now.watch - self._sightings[0].seen > limits.common_factor_s:
             self._sightings.popleft()
         if len(self._sightings) < limits.common_cause_nodes:

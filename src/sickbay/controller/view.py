@@ -55,6 +55,7 @@ class View:
         self.retold: dict[str, None] = {}  # jobs on a node that tells other versions than before
         self.heard: dict[str, None] = {}  # whose agent has given a sign of life since the last pass
         self.silent: set[str] = set()  # whose agent we no longer hear (controller/heartbeats.py)
+        self.by_boot: set[str] = set()  # "driver=580": values that a node was seen to have after a boot and not before
         self.unproved: set[str] = set()  # back from an absence with another boot, and not heard to be well since
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
         self._due: list[tuple[float, str, str]] = []
@@ -98,6 +99,8 @@ class View:
         if self._deleted:
             self._deleted.pop(name, None)
         self.nodes[name] = node
+        if old is not None and old.boot_id != node.boot_id and old.instance == node.instance:
+            self._note_boot(old, node)
         if node.last_check and (old is None or old.last_check != node.last_check):
             self.heard[name] = None
         if node.jobs and (old is None or (old.factors is not node.factors and old.factors != node.factors)):
@@ -109,6 +112,11 @@ class View:
             return
         self._reindex(old, node)
         self.touch_node(name)
+
+    def _note_boot(self, old: Node, node: Node) -> None:
+        """What a boot changed, another boot may change too."""
+        if len(self.by_boot) < 256:
+            self.by_boot |= {f"{k}={v}" for k, v in node.factors.items() if old.factors.get(k, v) != v}
 
     def is_news(self, node: Node) -> bool:
         """Is a pass due for it at once? A sign of life from a node that nobody has anything against can wait for the

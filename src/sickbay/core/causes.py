@@ -8,22 +8,12 @@ A bad driver once made a fleet report NVLink down after boot and an automaton re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import comb
 
-from sickbay.model import Case, Diagnosis, Entry, Phase, Place, Plan, Severity, When
+from sickbay.model import Case, Diagnosis, Entry, Notice, Phase, Place, Plan, Severity, Sighting, Verb, When
 from sickbay.settings import ControllerSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """A treatable fault, newly seen on a node."""
-
-    node: str
-    fault: str
-    seen: float  # watch time
-    jobs: tuple[str, ...] = ()
-    factors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +69,97 @@ def _of_one_factor(
     hit = nodes[factor]
     why = f"{len(hit)} nodes, {share:.0%} of those with {factor}, show it in {limits.common_factor_s / 60:.0f} minutes"
     return Cause(factor, fault, tuple(sorted(hit)), why)
+
+
+# --- slow roll-outs ---------------------------------------------------------------------------------------------------
+
+SLOW_S = 259_200.0  # 72 h: a bad driver that reaches a node every ten minutes is three days on its way through 432
+ENDS_S = 86_400.0  # no commoner there than elsewhere for so long: the cause is over
+CHANCE = 0.001  # that nodes with one value are as sick as the others, and it only looks otherwise
+KEPT = 128  # sightings on record, the newest
+SOFTWARE = frozenset({"driver", "image", "kernel", "efa", "nccl", "cuda", "vbios", "agent"})  # what a boot may bring
+
+
+def kept(sightings: Iterable[Sighting], now: float) -> tuple[Sighting, ...]:
+    """What is worth remembering: the newest of each node and fault within three days."""
+    newest = {(s.node, s.fault): s for s in sightings if now - s.seen <= SLOW_S}
+    return tuple(sorted(newest.values(), key=lambda s: s.seen)[-KEPT:])
+
+
+def find_slow(sightings: Sequence[Sighting], members: Mapping[str, int], limits: ControllerSettings) -> Iterator[Cause]:
+    """For each fault the value (driver, image ...) whose nodes have it clearly more often than the nodes without."""
+    for fault in sorted({s.fault for s in sightings}):
+        seen = [s for s in sightings if s.fault == fault]
+        best = max((found for key in _keys(seen) if (found := _is_clear(key, seen, members, limits))), default=None)
+        if best is not None:
+            share, key, nodes = best
+            why = f"{len(nodes)} nodes with {key} ({share:.0%} of them) show it within three days, and hardly any other"
+            yield Cause(key, fault, nodes, why)
+
+
+def _keys(seen: Iterable[Sighting]) -> set[str]:
+    return {f"{name}={value}" for s in seen for name, value in s.factors.items() if name in SOFTWARE}
+
+
+def _is_clear(
+    key: str, seen: Sequence[Sighting], members: Mapping[str, int], limits: ControllerSettings
+) -> tuple[float, str, tuple[str, ...]] | None:
+    name, _, value = key.partition("=")
+    there = {s.node for s in seen if s.factors.get(name) == value}
+    else_where = {s.node for s in seen} - there
+    with_it, without = max(members.get(key, 0), len(there)), max(0, members.get("fleet", 0) - members.get(key, 0))
+    share = len(there) / max(1, with_it)
+    if len(there) < limits.common_cause_nodes or share < limits.common_share or not without:
+        return None
+    clear = by_chance(len(there), with_it, len(else_where), without) <= CHANCE
+    return (share, key, tuple(sorted(there))) if clear else None
+
+
+def by_chance(sick: int, of: int, sick_elsewhere: int, elsewhere: int) -> float:
+    """How likely so many or more of the sick are among `of`, if sickness does not care (Fisher's exact test)."""
+    ill = sick + sick_elsewhere
+    ways = comb(of + elsewhere, ill)
+    return sum(comb(of, k) * comb(elsewhere, ill - k) for k in range(sick, min(of, ill) + 1)) / ways if ways else 1.0
+
+
+def is_over(
+    case: Case, sightings: Iterable[Sighting], standing: Mapping[str, int], members: Mapping[str, int], now: float
+) -> str:
+    """Why a cause explains no more; "" while it does. `standing`: how many nodes with the value have each fault now."""
+    name, _, value = case.factor.partition("=")
+    if now < case.entered + ENDS_S or name == "job":
+        return "its job's nodes have shown nothing new for a day" if now >= case.entered + ENDS_S else ""
+    recent = [s for s in sightings if now - s.seen <= ENDS_S]
+    for fault in {d.fault for d in case.diagnoses}:
+        there = {s.node for s in recent if s.fault == fault and s.factors.get(name) == value}
+        others = {s.node for s in recent if s.fault == fault} - there
+        rate = max(len(there), standing.get(fault, 0)) / max(1, members.get(case.factor, 0))
+        if rate > len(others) / max(1, members.get("fleet", 0) - members.get(case.factor, 0)):
+            return ""
+    return f"for a day it was no commoner on nodes with {case.factor} than elsewhere"
+
+
+def reminder(case: Case, now: float, at: float) -> Notice | None:
+    """Once a day while it is open: somebody has to deal with it."""
+    days = int((now - case.entered) // 86_400)
+    if not days:
+        return None
+    faults = ", ".join(sorted({d.fault for d in case.diagnoses}))
+    body = f"{case.id} has been open for {days} days: {faults} on nodes with {case.factor}. None of them is treated "
+    body += f"while it is. When the cause is dealt with: sickbay case abort {case.id}."
+    return Notice(f"{case.id}/open/{days}", "warning", f"{case.factor}: still open", body, case.id, at)
+
+
+def would_spread(verb: Verb, carried: Mapping[str, str], suspected: Iterable[str], by_boot: Iterable[str]) -> str:
+    """The suspected value that this treatment may bring to a node without it; "" if none. A new machine comes with the
+    newest image; a boot brings what boots were seen to bring."""
+    brings = set(by_boot)
+    for key in sorted(suspected):
+        name, _, value = key.partition("=")
+        fresh = name in SOFTWARE and carried.get(name) != value
+        if fresh and (verb is Verb.REPLACE or (key in brings and verb in (Verb.REBOOT, Verb.POWER_CYCLE))):
+            return key
+    return ""
 
 
 def case_of(cause: Cause, n: int, now: float, at: float, cluster: str) -> Case:
