@@ -328,6 +328,14 @@ def test_orphan_seats_are_swept() -> None:
     assert [s.case for s in sweep(ledger, {"n1.1": a_case()}).seats] == ["n1.1"]
 
 
+def test_the_case_that_takes_over_a_mark_takes_over_the_seats_of_its_deleted_record() -> None:
+    ledger = a_ledger(a_seat(kind=TREAT, verb=Verb.REPLACE), a_seat())
+    heir = a_case(Phase.CANCELLING, id="n1.2", adopts="n1.1", unfinished=an_action(Verb.REPLACE, sends=1))
+    assert [(s.case, s.kind) for s in sweep(ledger, {heir.id: heir}).seats] == [(heir.id, TREAT), (heir.id, OUT)]
+    let_go = replace(heir, unfinished=None)
+    assert [s.kind for s in sweep(ledger, {heir.id: let_go}).seats] == [OUT]
+
+
 def test_a_sweep_that_finds_nothing_writes_nothing() -> None:
     ledger = a_ledger(a_seat("n1.1"))
     assert sweep(ledger, {"n1.1": a_case()}) is ledger

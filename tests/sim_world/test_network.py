@@ -129,7 +129,7 @@ def test_a_stop_does_not_reach_ranks_that_are_cut_off_and_says_so() -> None:
     assert job.still_writes
     for name in names(0, 4):
         world.nodes[name].mark = f"{name}.1"
-    assert isinstance(door.perform(stop), Done)  # as a real gang's pods on marked nodes: which is no fence, see below
+    assert isinstance(door.perform(stop), Started)  # a mark on a node that nobody can reach is no fence
     assert job.still_writes
 
 
@@ -142,11 +142,7 @@ def test_a_restart_beside_ranks_that_live_is_told_as_two_attempts() -> None:
     assert newest is not None
     asks = {"job": "train", "attempt": "2", "from_step": str(newest.step)}
     again = Action("train#9", Verb.RESTART_JOB, Place(""), args=asks, nodes=tuple(names(4, 4)))
-    refused = SimulatedPlatform(world).perform(again)
-    assert "ranks of an earlier attempt live" in str(refused)
-    for name in names(0, 4):
-        world.nodes[name].mark = f"{name}.1"
-    SimulatedPlatform(world).perform(again)
+    SimulatedPlatform(world).perform(again)  # whether it may is for the brain: core/reach.py
     assert len(kinds(world, "two-attempts")) == 1
     assert "writes=True" in kinds(world, "two-attempts")[0]
 

@@ -266,9 +266,12 @@ def is_needed(seat: Seat, case: Case | None) -> bool:
 
 
 def sweep(ledger: Ledger, cases: Mapping[str, Case]) -> Ledger:
-    """Drop seats nobody needs: of ended cases, of finished treatments, of a controller that died in between."""
-    kept = tuple(s for s in ledger.seats if is_needed(s, cases.get(s.case)))
-    return ledger if len(kept) == len(ledger.seats) else replace(ledger, seats=kept)
+    """Drop seats nobody needs: of ended cases, of finished treatments, of a controller that died in between. Where
+    somebody deleted a record, the case that took over its mark takes over its seats: its treatment may go on."""
+    heirs = {case.adopts: case for case in cases.values() if case.adopts}
+    held = [(seat, cases.get(seat.case) or heirs.get(seat.case)) for seat in ledger.seats]
+    kept = tuple(replace(seat, case=case.id) for seat, case in held if case is not None and is_needed(seat, case))
+    return ledger if kept == ledger.seats else replace(ledger, seats=kept)
 
 
 def trip(ledger: Ledger, policy: Policy, escalated: int, now: float) -> Ledger:

@@ -303,7 +303,7 @@ class SimulatedPlatform:
         else:
             self.world.note(
                 "verify-start", name, key=action.key, checks=checks, mark=node.mark if node else "-",
-                job=(",".join(node.jobs) or "-") if node else "-",
+                job=(",".join(node.jobs) or "-") if node and node.up else "-",  # nothing runs on a host that is down
             )  # fmt: skip
 
     def _verified(self, key: str, where: tuple[str, ...], names: tuple[str, ...]) -> Outcome:

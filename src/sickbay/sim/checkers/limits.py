@@ -97,11 +97,16 @@ class TreatedFewAtOnce(Checker):
 
 class _Windowed(Checker):
     """Counts what was done, each dated twice: when it was allowed and when it happened. Only what lies within the
-    window by both counts, for a call may come late and a decision may be old."""
+    window by both counts, for a call may come late and a decision may be old. Who deletes the Ledger deletes the only
+    record of what the window has had."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._done: dict[str, list[tuple[float, float]]] = defaultdict(list)
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "person" and fact.detail["act"] == "delete-ledger":
+            self._done.clear()
 
     def count(self, fact: Fact, name: str, window_s: float, key: str = "") -> int:
         now = Seen(fact.t, self.run.clock.now(), When.NOW)
@@ -121,6 +126,7 @@ class FewInAWindow(_Windowed):
         self._closed: dict[str, str] = {}
 
     def fact(self, fact: Fact) -> None:
+        super().fact(fact)
         verb = "CORDON" if fact.kind == "cordon" else str(fact.detail.get("verb", ""))
         node = self.world.nodes.get(fact.node)
         if fact.kind not in ("cordon", "treat-start") or node is None or not self._took(fact, node):
@@ -149,6 +155,7 @@ class FewJobsHurt(_Windowed):
     floor: ClassVar[float] = 3.0
 
     def fact(self, fact: Fact) -> None:
+        super().fact(fact)
         if fact.kind != "drain" or fact.detail["job"] == "-":
             return
         case = self.judge.as_it_is(case_of(fact))
