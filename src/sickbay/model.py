@@ -655,6 +655,7 @@ class Ledger:
     left_at: float = -1.0  # likewise, left to people for `policy.quiet_s`: they closed the case about them
     sightings: tuple[Sighting, ...] = ()  # of the last three days, the newest: a slow roll-out outlives a leader
     replaced_at: float = -1.0  # likewise, replaced: a person approved it for all of them
+    unattended: Mapping[str, str] = field(default_factory=dict)  # "node n1", left alone by an error of ours -> which
     notices: tuple[Notice, ...] = ()
     cluster: str = ""
     schema: int = 1

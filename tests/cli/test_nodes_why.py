@@ -29,6 +29,13 @@ def test_each_node_has_its_state(bay: Bay) -> None:
     ]
 
 
+def test_a_node_that_the_controller_leaves_alone_by_an_error_of_its_own_is_not_called_well(bay: Bay) -> None:
+    bay.put(NodeRecord("gpu-1"), a_ledger(time.time(), unattended={"node gpu-1": "KeyError: 'x'", "job j": "no"}))
+    (row,) = [json.loads(line) for line in bay.run("nodes", "--json").out.splitlines()]
+    assert (row["node"], row["state"]) == ("gpu-1", "unattended")
+    assert "unattended: KeyError: 'x'; nothing is done about it, see the controller's log" in bay.run("nodes").out
+
+
 def test_the_head_says_what_stops_the_whole_fleet(bay: Bay) -> None:
     bay.put(a_ledger(time.time(), breaker="5 cases escalated within an hour"), Pause("fleet", "eve", "power work", 1.0))
     bay.put(Pause("pool:old", "eve", "over", 1.0, until=2.0))

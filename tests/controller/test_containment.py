@@ -104,6 +104,16 @@ def test_it_is_tried_again_with_back_off_and_attended_when_it_can_be(poisoned: s
     assert shift.controller.containment.unattended() == {}
 
 
+def test_whoever_lists_nodes_sees_who_is_not_attended_until_it_is(poisoned: set[str]) -> None:
+    shift = struck(ward("n1", "n2"), "n1").passes(60.0)
+    (ledger,) = shift.store.list(Ledger)
+    assert ledger.value.unattended == {"node n1": "Broken: nobody thought of n1"}
+    poisoned.clear()
+    shift.passes(HOUR)
+    (ledger,) = shift.store.list(Ledger)
+    assert ledger.value.unattended == {}
+
+
 def test_what_the_simulator_judges_names_the_node_and_the_error(poisoned: set[str]) -> None:
     shift = struck(ward("n1"), "n1").passes(1.0)
     assert shift.controller.contained[0].startswith("node n1: Broken: nobody thought of n1 (")

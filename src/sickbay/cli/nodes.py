@@ -9,6 +9,7 @@ from sickbay.model import Case, NodeRecord, Pause
 from sickbay.ports import Unread
 
 UNREADABLE = "unreadable"  # the state of what nobody can read, and so nobody touches
+UNATTENDED = "unattended"  # of what the controller leaves alone, for it met an error of its own
 
 
 def command(store: StoreOption = "", config: ConfigOption = "", as_json: JsonOption = False) -> None:
@@ -30,13 +31,16 @@ def rows(sitting: Sitting) -> list[dict[str, object]]:
     records = sitting.records()
     cases = {case.node: case for case in sitting.cases()}
     paused = {pause.scope.removeprefix("node:"): pause for pause in sitting.pauses() if pause.scope.startswith("node:")}
-    unread = unread_nodes(sitting)
-    names = sorted(records.keys() | cases.keys() | paused.keys() | unread.keys())
+    unread, alone = unread_nodes(sitting), unattended_nodes(sitting)
+    names = sorted(records.keys() | cases.keys() | paused.keys() | unread.keys() | alone.keys())
     rows = [_row(name, records.get(name), cases.get(name), paused.get(name), unread.get(name)) for name in names]
     for row in rows:
         record = records.get(str(row["node"]))
         row["quiet_until"] = _quiet_until(sitting, record) if not row["case"] else None
         row["suspicion"] = "; ".join(suspicion.told(record, sitting.watch())) if record else ""
+        row["unattended"] = alone.get(str(row["node"]), "")
+        if row["unattended"] and not row["unreadable"]:
+            row["state"] = UNATTENDED
     return rows
 
 
@@ -52,6 +56,14 @@ def unread_nodes(sitting: Sitting) -> dict[str, Unread]:
     """Nodes that are left alone because what we know of them cannot be read."""
     records = {one.key: one for one in sitting.unread() if one.kind is NodeRecord}
     return records | {one.key.rpartition(".")[0]: one for one in sitting.unread() if one.kind is Case}
+
+
+def unattended_nodes(sitting: Sitting) -> dict[str, str]:
+    """Nodes that the controller leaves alone because of an error of its own, and which."""
+    ledger = sitting.ledger()
+    found = ledger.unattended.items() if ledger else ()
+    why = "{}; nothing is done about it, see the controller's log"
+    return {who.removeprefix("node "): why.format(error) for who, error in found if who.startswith("node ")}
 
 
 def _row(
@@ -90,7 +102,9 @@ def _cells(row: dict[str, object], now: float) -> tuple[str, ...]:
 
 
 def _remarks(row: dict[str, object]) -> list[str]:
-    said = [f"{word}: {row[word]}" for word in ("unreadable", "waits", "paused", "suspicion") if row[word]]
+    said = [
+        f"{word}: {row[word]}" for word in ("unreadable", "unattended", "waits", "paused", "suspicion") if row[word]
+    ]
     if row["held"]:
         said.append("held by a person")
     if row["latched"] and not row["case"]:

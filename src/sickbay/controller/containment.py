@@ -99,6 +99,10 @@ class Containment:
         found = list(self._resting.items())  # at once: a scrape reads it from another thread
         return {f"{kind} {name}": rest.why for (kind, name), rest in found if kind in ("node", "job") and not rest.well}
 
+    def named(self) -> dict[str, str]:
+        """The first of them, for the record: whoever lists nodes shall not take them for attended."""
+        return dict(sorted(self.unattended().items())[: explain.MOST_NAMED])
+
     def notices(self, now: Now) -> list[Notice]:
         """What is to be told now: each once a day, and many alike as one. They are on no record, for a record may be
         what is broken; whoever leads next meets the same error and tells it again."""

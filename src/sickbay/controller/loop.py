@@ -238,8 +238,11 @@ class Controller:
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
         every = AT_WORK_S if self._desk.is_at_work() else SAVE_S
-        if self._watch - self._saved_watch >= every and not self.containment.rests("rule", LEDGER, now):
-            self.records.put_ledger(replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall))
+        alone = self.containment.named()
+        due = self._watch - self._saved_watch >= every or alone != self.records.ledger.unattended
+        if due and not self.containment.rests("rule", LEDGER, now):
+            ledger = replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall, unattended=alone)
+            self.records.put_ledger(ledger)
             self._saved_watch = self._watch
 
     def _commit(self, now: Now) -> bool:
