@@ -94,6 +94,28 @@ def test_four_that_leave_and_one_that_is_missed_are_not_many() -> None:
     assert treated(shift) == {NAMES[4]}
 
 
+def test_four_that_somebody_holds_and_one_that_is_missed_are_not_many() -> None:
+    shift = go(go(a_shift(), *NAMES[:4], others=("anna",)), NAMES[4]).passes(HOUR)
+    assert shift.case("absence") is None
+
+
+def test_a_node_that_somebody_holds_and_that_is_away_with_many_others_is_left_alone_like_them() -> None:
+    shift = go(go(a_shift(), *NAMES[:5]), NAMES[5], others=("anna",)).passes(5 * HOUR)
+    case = shift.case("absence")
+    assert case is not None
+    assert case.absence is not None
+    assert case.absence.most == 5
+    assert treated(shift) == set()
+    assert shift.door.called(Verb.CORDON) == []
+
+
+def test_a_person_who_closes_it_while_it_ends_by_itself_closes_it() -> None:
+    shift = return_(go(a_shift(), *NAMES[:5]).passes(HOUR), *NAMES[:5])
+    shift.passes(9 * MINUTE)
+    orders(shift, "abort")
+    assert shift.passes(3 * MINUTE).case("absence") is None
+
+
 def test_a_lone_node_is_treated_only_after_ten_minutes() -> None:
     shift = go(a_shift(), NAMES[0])
     assert treated(shift.passes(9 * MINUTE)) == set()

@@ -92,15 +92,12 @@ def test_a_node_that_is_not_ready_is_missed() -> None:
     ("shown", "why"),
     [
         ({"leaving": "its spot capacity ends"}, "its spot capacity ends"),
-        ({"others": ("anna",)}, "it is held by anna"),
         ({"machine": "dead"}, "its provider calls it dead"),
         ({"machine": "retired"}, "its provider calls it retired"),
         ({"gone": True}, "its machine is gone"),
     ],
 )
-def test_who_leaves_is_held_by_others_or_is_dead_by_its_providers_word_is_not_missed(
-    shown: dict[str, Any], why: str
-) -> None:
+def test_who_leaves_or_is_dead_by_its_providers_word_is_not_missed(shown: dict[str, Any], why: str) -> None:
     assert excuse(a_node(ready=False, **shown), None) == why
 
 

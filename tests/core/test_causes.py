@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sickbay.core import machine
 from sickbay.core.causes import Cause, case_of, find, find_slow, is_over, kept, reminder, widen, would_spread
-from sickbay.model import Event, Phase, Sighting, Verb
+from sickbay.core.decide import decide
+from sickbay.core.turn import NodeSlice
+from sickbay.model import Event, NodeRecord, Phase, Sighting, Verb
 from sickbay.settings import ControllerSettings
+from tests.builders import a_context
 
 LIMITS = ControllerSettings()
 
@@ -81,6 +86,15 @@ def test_the_case_about_a_factor_leaves_a_persons_hands_only_to_end(event: Event
     assert machine.goes_to(case, event) is None
     assert machine.goes_to(case, Event.CLEARED) is Phase.RESOLVED
     assert machine.goes_to(case, Event.CANCELLED) is Phase.CANCELLING
+
+
+def test_a_case_about_a_factor_that_a_person_lets_go_ends_also_when_it_is_over_by_itself() -> None:
+    case = case_of(Cause("driver=570", "nvlink-down", ("n1", "n2", "n3"), "3 nodes show it"), 2, 100.0, 200.0, "west")
+    cancelling = replace(case, phase=Phase.CANCELLING, cancelled=True)
+    slice_ = NodeSlice(NodeRecord("driver=570"), case=cancelling, over="nobody shows it any more")
+    decision = decide(slice_, a_context(1_000.0))
+    assert decision.case is not None
+    assert decision.case.phase is Phase.DISMISSED
 
 
 def test_two_faults_of_one_driver_are_two_causes_and_one_case() -> None:

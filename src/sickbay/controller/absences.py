@@ -99,9 +99,10 @@ class Absences:
             self.due = None
             return
         self._stamp(now)
-        away = self._away(now)
+        everybody = self._away(now)
+        away = [a for a in everybody if not a.held]
         seen = (case and case.step, case and case.absence and case.absence.split, case and case.approved,
-                tuple(a.node for a in away))  # fmt: skip
+                tuple(everybody))  # fmt: skip
         if seen == self._seen and (self.due is None or now.watch < self.due):
             return
         self._seen = seen
@@ -110,7 +111,7 @@ class Absences:
             self._go_on(case, case.absence, away, scope, now)
         elif scope and core.lasts(away, now.watch):
             self._open([a for a in away if core.belongs(a.keys, scope)], scope, now)
-        self._count(away, now)
+        self._count(everybody, now)
 
     def _stamp(self, now: Now) -> None:
         """Since when each is away. A node whose record knows it from the leader before has been away as long."""
@@ -129,7 +130,7 @@ class Absences:
             if core.is_alone(since, self._records.ledger) or core.excuse(node, case):
                 continue
             if not core.is_known_dead(case, now.watch):
-                found.append(core.Absentee(name, since, core.keys_of(node)))
+                found.append(core.Absentee(name, since, core.keys_of(node), core.is_held(node)))
         return found
 
     def _open(self, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:

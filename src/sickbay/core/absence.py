@@ -36,6 +36,7 @@ class Absentee:
     node: str
     since: float  # watch time
     keys: tuple[str, ...]  # "pool:x" and what it shares with others: "rack=r7", "driver=570"
+    held: bool = False  # by somebody else: it belongs to what many share, and is not missed
 
 
 # --- who is away ------------------------------------------------------------------------------------------------------
@@ -55,13 +56,16 @@ def excuse(node: Node, case: Case | None) -> str:
         return "its machine is gone"
     if node.leaving:
         return node.leaving
-    if node.others:
-        return f"it is held by {', '.join(node.others)}"
     if node.machine in DEAD:
         return f"its provider calls it {node.machine}"
     if case is not None and _by_our_doing(case):
         return f"it is being treated in {case.id}"
     return ""
+
+
+def is_held(node: Node) -> bool:
+    """Somebody else has closed it: its absence makes nothing many. Where many others are away it is away with them."""
+    return bool(node.others)
 
 
 def _by_our_doing(case: Case) -> bool:

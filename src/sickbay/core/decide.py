@@ -110,7 +110,7 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
     node = turn.s.node
     if turn.s.gone or (node is not None and node.gone):
         return (Event.GONE, "the provider says the machine no longer exists", "platform")
-    if case.factor and turn.s.over:
+    if case.factor and turn.s.over and not case.cancelled:
         return (Event.CLEARED, turn.s.over, "sickbay")
     if node is None or case.factor or node.version < case.opened_version:
         return None

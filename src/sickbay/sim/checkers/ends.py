@@ -33,6 +33,7 @@ class EndsOrRests(Checker):
 
     def end(self) -> None:
         cases = {c.value.node: c.value for c in self.run.store.list(Case)}
+        shared = {d.place.node for case in cases.values() if case.factor for d in case.diagnoses}
         self.exercised += len(self._seen) + len(cases)
         for case in cases.values():
             if not self._may_stay(case):
@@ -46,7 +47,7 @@ class EndsOrRests(Checker):
                 and (name not in cases or node.mark not in _marks(cases[name]))
             ):
                 self.judge.complain(None, f"{name} carries the mark of {node.mark}, and nobody has a record of it")
-            if name not in cases and node.present and node.serving() and not node.opted_out:
+            if name not in cases and name not in shared and node.present and node.serving() and not node.opted_out:
                 self._is_forgotten(name)
 
     def _may_stay(self, case: Case) -> bool:
@@ -56,7 +57,7 @@ class EndsOrRests(Checker):
         if case.phase is Phase.HOLDING and (node is None or not node.job):
             since = self.judge.diary.entered.get((case.id, case.step))
             settle_s = self.run.settings.policy_for(case.pool).settle_s
-            return since is not None and self.world.now - since.at <= settle_s + SLACK_S
+            return since is not None and self.world.now - since.at <= 2 * settle_s + SLACK_S
         return self._has_time(case)
 
     def _has_time(self, case: Case) -> bool:
