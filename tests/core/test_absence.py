@@ -24,6 +24,8 @@ def away(count: int, *keys: str, first: int = 0) -> list[Absentee]:
 
 
 def scope(absent: list[Absentee], fleet: int, **members: int) -> tuple[str, ...]:
+    """Of nodes that went away one by one, an hour apart."""
+    absent = [replace(a, since=3_600.0 * n) for n, a in enumerate(absent)]
     named = {key.replace("__", ":").replace("_is_", "="): n for key, n in members.items()}
     return scope_of(absent, {"fleet": fleet, **named}, LIMITS)
 
@@ -34,6 +36,14 @@ def scope(absent: list[Absentee], fleet: int, **members: int) -> tuple[str, ...]
 def test_a_twentieth_of_the_fleet_is_many() -> None:
     assert scope(away(5), 100, pool__default=100) == ("fleet",)
     assert scope(away(4), 100, pool__default=100) == ()
+
+
+def test_three_that_went_away_at_one_moment_are_many_in_any_fleet() -> None:
+    members = {"fleet": 10_000, "pool:default": 10_000}
+    together, later = away(3), [Absentee("late", 4_000.0, ("pool:default",))]
+    assert (found := scope_of([*together, *later], members, LIMITS)) == ("at:0",)
+    assert [absence.belongs(a, found) for a in (*together, *later)] == [True, True, True, False]
+    assert scope_of([*away(2), *later], members, LIMITS) == ()
 
 
 def test_two_are_not_many_however_small_the_fleet() -> None:
@@ -78,7 +88,7 @@ def test_what_they_share_is_named_by_the_factor_that_few_others_have() -> None:
 def test_what_is_spread_over_the_fleet_is_put_down_to_the_network_or_the_power() -> None:
     spread = [Absentee(f"n{n}", 0.0, ("pool:default", f"rack=r{n}")) for n in range(6)]
     members = {"fleet": 64, "pool:default": 64, **{f"rack=r{n}": 8 for n in range(6)}}
-    assert "the network or the power of the whole fleet" in absence.shared_by(spread, members)
+    assert "look at network, power and control plane" in absence.shared_by(spread, members)
 
 
 # --- who is not missed ------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Absences:
         if case is not None and case.absence is not None:
             self._go_on(case, case.absence, away, scope, now)
         elif scope and core.lasts(away, now.watch):
-            self._open([a for a in away if core.belongs(a.keys, scope)], scope, now)
+            self._open([a for a in away if core.belongs(a, scope)], scope, now)
         self._count(everybody, now)
 
     def _stamp(self, now: Now) -> None:
@@ -185,7 +185,7 @@ class Absences:
         """Who belongs to it now; those who joined or left have a decision to make of their own."""
         case = self._case()
         scope = case.absence.scope if case is not None and case.absence is not None else ()
-        members = {a.node for a in away if core.belongs(a.keys, scope)} if scope else set()
+        members = {a.node for a in away if core.belongs(a, scope)} if scope else set()
         for name in sorted(members ^ self._members):
             self._view.touch_node(name)
         for name in members - self._members:

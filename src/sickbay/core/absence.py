@@ -8,7 +8,7 @@ controller/absences.py with everybody who is away now. It must never look at a c
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Phase, Place, Plan, Severity, Verb, When
@@ -27,6 +27,8 @@ LOST_S = 3_600.0  # then people are told what is lost and what they may decide
 SAME_S = 3_600.0  # away again so soon: the same incident, about which people know
 COVERS = 0.8  # of the absent nodes: then a factor is named as what they share
 NAMES = 20
+TOGETHER_S = 120.0  # who went away within this went away together: a platform's own notice of it is 40 s late at most
+MOMENT = "at:"  # in a scope: the watch time at which several went away together
 SMALL_POOLS = (2, 3)
 DEAD = frozenset({"dead", "retired"})  # by its provider's word: it will not come back by itself
 
@@ -95,7 +97,16 @@ def scope_of(away: Sequence[Absentee], members: Mapping[str, int], limits: Contr
     if len(away) >= limits.absent_nodes and len(away) >= limits.absent_share * total:
         return FLEET
     counted = Counter(key for absentee in away for key in absentee.keys)
-    return tuple(sorted(key for key, n in counted.items() if _is_much_of(n, key, members, limits)))
+    much = {key for key, n in counted.items() if _is_much_of(n, key, members, limits)}
+    return tuple(sorted({*much, *_moments(away, limits.absent_nodes)}))
+
+
+def _moments(away: Sequence[Absentee], least: int) -> list[str]:
+    """Moments at which several went away together, wherever they stand: in a fleet of thousands that is a small share
+    of everything, and still no coincidence."""
+    times = sorted(a.since for a in away)
+    starts = [t for i, t in enumerate(times) if i + least <= len(times) and times[i + least - 1] - t <= TOGETHER_S]
+    return [f"{MOMENT}{t:.0f}" for i, t in enumerate(starts) if i == 0 or t - starts[i - 1] > TOGETHER_S]
 
 
 def _is_much_of(n: int, key: str, members: Mapping[str, int], limits: ControllerSettings) -> bool:
@@ -110,8 +121,11 @@ def lasts(away: Sequence[Absentee], now: float) -> bool:
     return any(now >= absentee.since + COUNTED_S for absentee in away)
 
 
-def belongs(keys: Iterable[str], scope: Sequence[str]) -> bool:
-    return tuple(scope) == FLEET or any(key in scope for key in keys)
+def belongs(absentee: Absentee, scope: Sequence[str]) -> bool:
+    if tuple(scope) == FLEET or any(key in scope for key in absentee.keys):
+        return True
+    moments = [float(key.removeprefix(MOMENT)) for key in scope if key.startswith(MOMENT)]
+    return any(-1.0 <= absentee.since - moment <= TOGETHER_S + 1.0 for moment in moments)
 
 
 def shared_by(away: Sequence[Absentee], members: Mapping[str, int]) -> str:
@@ -122,7 +136,7 @@ def shared_by(away: Sequence[Absentee], members: Mapping[str, int]) -> str:
         total = sum(members.get(key, n) for key, n in values.items())
         if covered >= COVERS * len(away) and total < members.get("fleet", 0):
             best = max(filter(None, (best, (covered / max(1, total), -len(values), ", ".join(sorted(values)[:4])))))
-    return best[2] if best and best[0] >= 0.5 else "the network or the power of the whole fleet, or its control plane"
+    return best[2] if best and best[0] >= 0.5 else "nothing but the moment; look at network, power and control plane"
 
 
 def _by_kind(away: Sequence[Absentee]) -> dict[str, Counter[str]]:
@@ -166,7 +180,7 @@ def counted(
 ) -> Absence:
     """The absence as it stands: who belongs to it now, and since when most or all are back. Its scope only grows."""
     scope = absence.scope if absence.scope == FLEET or not scope else _wider(absence.scope, scope)
-    mine = [a for a in away if belongs(a.keys, scope)]
+    mine = [a for a in away if belongs(a, scope)]
     if len(mine) > absence.most or scope != absence.scope:
         shared = shared_by(mine, members) if mine else absence.shared
         absence = replace(absence, scope=scope, most=max(len(mine), absence.most), names=_names(mine), shared=shared)
