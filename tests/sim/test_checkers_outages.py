@@ -57,6 +57,16 @@ def test_a_node_that_vanished_alone_or_has_something_of_its_own_may_be_treated()
     assert complaints(ward, "HealthyLeftAlone") == []
 
 
+def test_a_node_that_was_ill_before_all_lost_their_power_may_be_treated_for_that_after_it_is_back() -> None:
+    ward = unwatched()
+    ward.world.strike("ecc_contained_94", NODE, 1)
+    ward.world.network.cut(names(0, 8), "power", 600.0)
+    ward.judge.look()
+    ward.passes(3600.0)
+    treats(ward, verb=Verb.RESET_GPU)
+    assert complaints(ward, "HealthyLeftAlone") == []
+
+
 def test_a_person_may_have_nodes_replaced_that_are_away() -> None:
     ward = unwatched()
     ward.world.network.cut(names(0, 8), "power", 7200.0)

@@ -59,7 +59,10 @@ class HealthyLeftAlone(_Outages):
     def fact(self, fact: Fact) -> None:
         before = set(self.away)
         super().fact(fact)
-        self.exercised += len(set(self.away) - before)
+        for name in set(self.away) - before:
+            self.exercised += 1
+            if self.world.ailing(name):  # though the cut itself may cure it: a boot does
+                del self.away[name]
         if fact.kind in ("fault", "relapse", "boot-hung", "came-back", "joined"):
             self.away.pop(fact.node, None)  # it has something of its own now, or is another machine
         if fact.kind == "person" and fact.detail.get("act") == "approve":
