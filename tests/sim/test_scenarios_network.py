@@ -202,3 +202,52 @@ def test_an_urgent_fault_on_a_node_that_answers_is_taken_out_though_many_are_awa
     w.world.strike("gpu_lost_79", well, 0, cure="reboot")
     w.passes(HOUR)
     assert {f.node for f in w.facts("cordon")} == {well}
+
+
+@pytest.mark.parametrize("kind", ["control", "both"])
+def test_a_controller_that_is_started_anew_in_a_partition_starts_no_second_attempt(kind: str) -> None:
+    w = ward(32)
+    w.submit(nodes=names(8, 4))
+    w.passes(600.0)
+    w.world.network.cut(names(8, 8), kind, for_s=3 * HOUR)
+    w.passes(1200.0)
+    w.crash()
+    w.passes(8 * HOUR)
+    assert w.facts("two-attempts") == []
+
+
+def test_a_rack_that_people_closed_and_switched_off_is_theirs() -> None:
+    w = ward(32)
+    for name in names(0, 8):
+        w.world.people.cordon(name)
+    w.passes(60.0)
+    w.world.network.cut(names(0, 8), "power", for_s=6 * HOUR)
+    w.passes(14 * HOUR)
+    assert w.treatments() == []
+
+
+def test_a_node_that_could_not_be_examined_while_it_was_away_is_examined_when_it_is_back() -> None:
+    w = ward(32)
+    w.passes(600.0)
+    w.world.network.cut(names(0, 1), "control", for_s=2 * HOUR)
+    w.passes(6 * HOUR)
+    assert w.is_well("node-0000")
+
+
+def test_an_owners_word_about_ranks_out_of_reach_is_no_leave_for_another_day() -> None:
+    w = ward(32)
+    w.submit(nodes=names(0, 4))
+    w.passes(HOUR)
+    w.run.store.create(Command("early", "restart", "llama", "alice", "impatient", w.world.now))
+    w.passes(HOUR)
+    w.world.network.cut(names(0, 4), "control", for_s=4 * HOUR)
+    w.passes(8 * HOUR)
+    assert w.facts("two-attempts") == []
+
+
+def test_members_are_not_closed_however_soon_a_node_counts_as_unreachable() -> None:
+    w = ward(unreachable_s=1.0)
+    w.passes(600.0)
+    w.world.network.cut(w.world.network.share(0.2), "control", for_s=HOUR)
+    w.passes(3 * HOUR)
+    assert w.facts("cordon") == []

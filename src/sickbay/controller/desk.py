@@ -261,7 +261,7 @@ class Desk(Asking):
             return wake_at(case, record, ctx)
         times = [quiet.until(record, latch) for latch in record.latched] if record.quiet else []
         if record.not_ready_since is not None:
-            times.append(record.not_ready_since + ctx.policy.unreachable_s)
+            times.append(absence.missed_at(record.not_ready_since, ctx.policy))
         if (trusted := suspicion.trusted_at(record, ctx.now.watch)) is not None:
             times.append(trusted)
         times += self._strays.due(record.node)

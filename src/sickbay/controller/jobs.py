@@ -131,7 +131,14 @@ class JobDesk(Asking):
         away = self._view.away
         absent = [n for n in job.nodes if n in away] if job is not None and away else ()
         hiding = [n for n in absent if reach.may_hide_ranks(self._view.nodes.get(n))]
-        return {n: now.watch if (since := away[n]) is None else since for n in hiding}
+        return {n: self._since(n, now) for n in hiding}
+
+    def _since(self, name: str, now: Now) -> float:
+        """Who was away already when we began to look may have been for ever: with ranks on it."""
+        since = self._view.away[name]
+        if name not in self._view.answered:
+            return float("-inf")
+        return now.watch if since is None else since
 
     def _outage(self, job: str, lost: Mapping[str, float], now: Now) -> str:
         """What this job fails by together with others, or because of something that has a case of its own."""

@@ -56,6 +56,7 @@ class View:
         self.heard: dict[str, None] = {}  # whose agent has given a sign of life since the last pass
         self.silent: set[str] = set()  # whose agent we no longer hear (controller/heartbeats.py)
         self.by_boot: set[str] = set()  # "driver=580": values that a node was seen to have after a boot and not before
+        self.answered: set[str] = set()  # seen ready by this very process: of others nobody knows when they went away
         self.unproved: set[str] = set()  # back from an absence with another boot, and not heard to be well since
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
         self._due: list[tuple[float, str, str]] = []
@@ -149,6 +150,8 @@ class View:
         unavailable = _is_unavailable(node)
         if node.ready == (node.name in self.away):  # it went away, or is back
             self.touched_jobs.update(dict.fromkeys(node.jobs))
+        if node.ready:
+            self.answered.add(node.name)
         (self.away.pop(node.name, None) if node.ready else self.away.setdefault(node.name, None))
         for scope in scopes_of(node):
             (self.down[scope].add if unavailable else self.down[scope].discard)(node.name)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Phase, Place, Plan, Severity, Verb, When
-from sickbay.settings import ControllerSettings
+from sickbay.settings import ControllerSettings, Policy
 
 NAME = "absence"  # what its case and its record are about, where others name a node
 FAULT = "nodes-absent"
@@ -230,6 +230,11 @@ def next_look(absence: Absence) -> list[float]:
 def is_only_evidence(case: Case) -> bool:
     """Nothing is held against this node but that it does not answer."""
     return bool(case.diagnoses) and all(d.fault == LONE_FAULT for d in case.diagnoses)
+
+
+def missed_at(since: float, policy: Policy) -> float:
+    """When a node that is away is missed. Not before it can be known whether it is one of many."""
+    return since + max(policy.unreachable_s, 1.5 * COUNTED_S)
 
 
 def too_soon(case: Case, since: float | None, now: float, limits: ControllerSettings) -> str:

@@ -245,7 +245,8 @@ def _rung(case: Case, event: Event) -> Verb | None:
 
 def may_be_refuted(case: Case) -> bool:
     """May its evidence still turn out not to be so? Not once it was examined, and not where a person said: treat it."""
-    for entry in reversed(case.journal):
+    just_admitted = case.phase is P.REPAIRING and bool(case.journal) and case.journal[-1].phase == P.REPAIRING
+    for entry in reversed(case.journal[:-1] if just_admitted else case.journal):
         if entry.event == E.RETRIED or entry.phase == P.VERIFYING:
             return False
         if entry.phase == P.REPAIRING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import admit, comebacks, machine, plan, suspicion, triage
+from sickbay.core import absence, admit, comebacks, machine, plan, suspicion, triage
 from sickbay.core.turn import Said, Turn, latches_of
 from sickbay.model import (
     Case,
@@ -265,7 +265,21 @@ def _returning(turn: Turn, case: Case) -> Said:
     return _failure(turn)
 
 
+AGAIN_MOST = 3  # times that a node which answers again is examined by itself
+
+
+def _answers_again(turn: Turn, case: Case) -> bool:
+    """It rests with a person only because it could not be asked while it was away; now it can be."""
+    node = turn.s.node
+    asked = sum(e.event == Event.EXAMINED and e.by == "sickbay" for e in case.journal)
+    if node is None or not node.ready or case.cancelled or case.newcomer or asked >= AGAIN_MOST:
+        return False
+    return absence.is_only_evidence(case) and not latches_of(turn, case) and bool(case.cordon_version)
+
+
 def _escalated(turn: Turn, case: Case) -> Said:
+    if _answers_again(turn, case):
+        return (Event.EXAMINED, "it was away and answers again: it is examined before it returns")
     if isinstance(turn.outcome, Done) and turn.s.node is not None:
         done, turn.outcome = turn.outcome.detail, None
         turn.case = replace(case, pending=None, cordon_version=max(1, turn.s.node.version))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Command, Entry, Job, Node, Notice, Recovery, RecoveryPhase
+from sickbay.model import Entry, Job, Node, Notice, Recovery, RecoveryPhase
 
 NAMED = 6
 OFF = frozenset({"off", "dead"})  # by the provider's word no rank runs there
@@ -59,11 +59,13 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     return replace(r, told_of=job.attempt, notices=(*r.notices, notice)[-8:])
 
 
-def obey(r: Recovery, job: Job | None, commands: Iterable[Command], at: float) -> Recovery:
-    """Its owner says: start it elsewhere, whatever the ranks out of reach do."""
-    for command in commands:
-        known = command.verb == "restart" and job is not None
-        why = command.why if known else f"unknown command {command.verb!r}, nothing done"
+def obey(s: JobSlice, r: Recovery, at: float) -> Recovery:
+    """Its owner says: start it elsewhere, whatever the ranks out of reach do. Said while none is, it means nothing: it
+    is no leave for another day."""
+    job = s.job
+    for command in s.commands:
+        known = command.verb == "restart" and job is not None and bool(loose(s, r, job))
+        why = command.why if known else "none of its ranks is out of reach: nothing is done"
         entry = Entry(r.step, command.verb.upper(), at, command.by, why or "start it elsewhere", r.phase.value)
         r = replace(r, journal=(*r.journal, entry), unfenced=job.attempt if known and job else r.unfenced)
     return r

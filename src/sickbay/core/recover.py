@@ -43,7 +43,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     if recovery is None:
         return JobDecision(None)
     recovery = arrivals.note(progress.note(recovery, s, now), s)
-    recovery = reach.told(s, reach.obey(recovery, s.job, s.commands, now.wall), now)
+    recovery = reach.told(s, reach.obey(s, recovery, now.wall), now)
     silent: list[tuple[str, str]] = []
     for _ in range(8):
         if recovery.phase in ENDS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, keeping, suspicion, triage
+from sickbay.core import absence, explain, keeping, suspicion, triage
 from sickbay.core.turn import Now, Turn
 from sickbay.model import Done, Finding, Node, Place, Severity, Status
 
@@ -58,8 +58,8 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     """What the controller itself sees: a node that stays away, a part that must not come back."""
     now, found = turn.ctx.now, []
     since = turn.record.not_ready_since
-    missed = since is not None and now.watch >= since + turn.ctx.policy.unreachable_s
-    if missed and since is not None and turn.case is None and not turn.s.absent and not node.leaving:
+    missed = since is not None and now.watch >= absence.missed_at(since, turn.ctx.policy)
+    if missed and since is not None and turn.case is None and not turn.s.absent and not _is_meant(node):
         away = f"{node.name} has not been ready for {(now.watch - since) / 60:.0f} minutes"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
     for gpu in node.gpus:
@@ -73,6 +73,11 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
             _monitor(node, "monitor.newcomer", f"{node.name} is new: it is examined before work lands on it", 1, now)
         )
     return found
+
+
+def _is_meant(node: Node) -> bool:
+    """Its going is somebody's doing: scale-in, maintenance, a person who closed it. Then it is no fault."""
+    return bool(node.leaving or node.others)
 
 
 def agent_silent(node: Node, silent_s: float, now: Now) -> Finding:

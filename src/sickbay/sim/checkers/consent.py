@@ -87,7 +87,7 @@ class WorkLeftAlone(Checker):
 class InMaintenance(Checker):
     """What can wait is done within the maintenance windows of its pool."""
 
-    floor: ClassVar[float] = 2.0
+    floor: ClassVar[float] = 0.5
 
     def fact(self, fact: Fact) -> None:
         if fact.kind not in ("cordon", "treat-start") or self.world.nodes[fact.node].gate:
