@@ -68,7 +68,8 @@ class JobDesk(Asking):
         job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)
         if (job is None and stored is None) or job_id in self._view.off.jobs:
             return
-        if job and stored and job_id not in self._answers and progress.only_progressed(stored.value, job):
+        asked = job_id in self._answers or job_id in self._orders
+        if job and stored and not asked and progress.only_progressed(stored.value, job):
             fresh = progress.progressed(stored.value, job, now)  # kept in memory: the store hears of transitions
             self._view.recoveries[job_id] = Stored(fresh, stored.version, stored.epoch)
             self._view.due("job", job_id, self._wake(fresh, now))
