@@ -57,6 +57,38 @@ def test_a_cordon_that_fails_goes_to_a_person_and_is_asked_for_again_but_not_at_
     assert bed.case.cordon_version
 
 
+def draining_without_a_right() -> Bedside:
+    bed = busy("gpu-lost").waits(10.0)
+    assert bed.phase is Phase.DRAINING
+    return bed.answers(Failed("a right is missing", lacks=True))
+
+
+def test_a_drain_that_lacks_a_right_goes_to_a_person_and_is_asked_for_again_until_the_right_is_back() -> None:
+    bed = draining_without_a_right()
+    assert (bed.phase, bed.asks) == (Phase.ESCALATED, Verb.DRAIN)
+    assert bed.case.pending is not None
+    assert bed.case.pending.ask_at == bed.now + 60.0
+    assert bed.case.pending.args["evict"] == "1"
+    bed.waits(60.0).answers(Failed("a right is missing", lacks=True))
+    assert bed.case.pending.ask_at <= bed.now + 60.0
+    assert bed.node is not None
+    bed.busy, bed.node = False, replace(bed.node, jobs=())
+    bed.waits(60.0).answers(Done("empty"))
+    assert bed.path[-2:] == ["HOLDING", "DRAINING"]
+
+
+def test_a_drain_that_failed_for_another_reason_waits_for_a_person() -> None:
+    bed = busy("gpu-lost").waits(10.0).answers(Failed("there is no such node"))
+    assert (bed.phase, bed.asks) == (Phase.ESCALATED, None)
+
+
+def test_what_was_cleared_while_a_right_was_missing_evicts_nobody() -> None:
+    bed = draining_without_a_right()
+    bed.record = replace(bed.record, latched=())
+    bed.turns()
+    assert (bed.phase, bed.asks) == (Phase.ESCALATED, None)
+
+
 def test_an_urgent_fault_is_drained_after_it_has_settled_even_under_a_job() -> None:
     bed = busy("gpu-lost")
     assert bed.phase is Phase.HOLDING

@@ -6,6 +6,7 @@ import pytest
 
 from sickbay.errors import ApiError, Unreachable
 from sickbay.model import Failed, Outcome, Retry, Unguarded, Verb
+from sickbay.platforms.kubernetes import rights
 from sickbay.platforms.kubernetes.platform import answered
 
 NODE = "/api/v1/nodes/a"
@@ -44,3 +45,8 @@ def test_a_right_that_is_missing_is_asked_for_again_and_named_with_what_gives_it
 
 def test_a_treatment_that_lacks_a_right_was_not_tried() -> None:
     assert isinstance(answered(ApiError(403, "Forbidden", RBAC, "POST /apis/batch/v1/jobs"), Verb.REBOOT), Unguarded)
+
+
+def test_a_drain_that_lacks_a_right_is_told_at_once_and_is_worth_asking_again() -> None:
+    outcome = answered(ApiError(403, "Forbidden", RBAC, "POST /api/v1/pods/x/eviction"), Verb.DRAIN)
+    assert outcome == Failed(rights.words(ApiError(403, "Forbidden", RBAC, "")), lacks=True)

@@ -449,3 +449,20 @@ def test_what_waits_too_long_was_not_tried_and_a_person_is_told_why() -> None:
     assert ward.treatments(SICK) == []
     assert case.rungs_tried == ()
     assert "waited 180 s in a line and was taken back" in case.journal[-1].why
+
+
+def test_a_drain_that_lacks_a_right_is_told_asked_again_and_taken_up_when_the_right_is_back() -> None:
+    """It was a person's case for good at the first refusal: nobody came back to it when the role was mended."""
+    ward = Ward()
+    job = ward.submit("llama", (SICK,))
+    ward.world.services.fail("rights")
+    ward.world.strike("ecc_uncontained_95", SICK, 0, cure="reset")
+    case = ward.until_phase(SICK, Phase.ESCALATED)
+    ward.passes(1800.0)
+    told = [n for n in ward.run.mailbox.notices if n.case == case.id and n.level == "urgent"]
+    assert [f"a right is missing: we cannot evict {job.id} from {SICK}" in n.body for n in told] == [True]
+    assert "goes on by itself as soon as that works" in told[0].body
+    ward.world.services.back("rights")
+    assert ward.until_ended(SICK).phase is Phase.RESOLVED
+    assert ward.treatments(SICK) == ["RESET_GPU"]
+    ward.ends_well()

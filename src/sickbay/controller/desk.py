@@ -429,9 +429,9 @@ class Desk(Asking):
         stored = self._view.cases.get(owner)
         return stored.value.pending if stored else None
 
-    def deadline(self, owner: str) -> float:
+    def deadline(self, owner: str) -> float | None:
         stored = self._view.cases.get(owner)
-        return stored.value.deadline or 0.0 if stored else 0.0
+        return stored.value.deadline if stored else None
 
     def waits_for(self, owner: str, words: str, *, held: bool = False) -> None:
         """Said when the time is up, and written with the next write; at once where a person may have to act."""

@@ -288,9 +288,10 @@ class Controller:
 
     def _with_time_left(self, action: Action, now: Now) -> Action:
         """A platform may be firmer with a drain whose time is nearly up, where its settings allow that."""
-        if action.verb is not Verb.DRAIN:
+        deadline = self._desk.deadline(action.place.node) if action.verb is Verb.DRAIN else None
+        if deadline is None:  # one that a person owns has no end: nobody is pushed
             return action
-        left = max(0.0, self._desk.deadline(action.place.node) - now.watch)
+        left = max(0.0, deadline - now.watch)
         return replace(action, args={**action.args, "left_s": f"{left:.0f}"})
 
     def _prepare(self, desk: Asking, owner: str, action: Action, now: Now) -> Action | None:

@@ -89,6 +89,11 @@ def with_quiet(notice: Notice, case: Case, until: float) -> Notice:
 def _todo(case: Case) -> list[str]:
     if case.phase is Phase.ESCALATED and case.factor:
         return [f"No node is treated for this. When the cause is dealt with: sickbay case abort {case.id}."]
+    if case.phase is Phase.ESCALATED and case.pending is not None:
+        return [
+            "It is asked for again every minute, and goes on by itself as soon as that works. Or decide: "
+            f"sickbay case show {case.id}, then sickbay case retry {case.id}, examine or abort."
+        ]
     if case.phase is Phase.ESCALATED:
         return [
             f"Nothing more is done until a person decides: sickbay case show {case.id}, then "

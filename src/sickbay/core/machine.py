@@ -94,6 +94,7 @@ DEADLINE_OF: dict[Phase, str] = {
 }
 
 JOURNAL_MAX = 128
+ESCALATED_ASK_S = 60.0  # how often a cordon or drain that failed is asked for again while a person owns the case
 
 
 def is_frozen(case: Case) -> bool:

@@ -61,9 +61,6 @@ def _waiting(turn: Turn, case: Case) -> Said:
     return None
 
 
-ESCALATED_ASK_S = 60.0  # how often a cordon that failed is asked for again while a person owns the case
-
-
 def _ask_later(turn: Turn, case: Case, after_s: float) -> Case:
     """The same action again after a while: an answer that moves nothing must not be asked for in a tight circle."""
     assert case.pending is not None
@@ -280,14 +277,20 @@ def _answers_again(turn: Turn, case: Case) -> bool:
 def _escalated(turn: Turn, case: Case) -> Said:
     if _answers_again(turn, case):
         return (Event.EXAMINED, "it was away and answers again: it is examined before it returns")
+    if case.pending is not None and case.pending.verb is Verb.DRAIN and is_refuted(turn, case):
+        turn.case, turn.outcome = replace(case, pending=None), None  # nothing is evicted for what is not there
+        return None
     if isinstance(turn.outcome, Done) and turn.s.node is not None:
         done, turn.outcome = turn.outcome.detail, None
+        if case.pending is not None and case.pending.verb is Verb.DRAIN:
+            turn.case = replace(case, pending=None)
+            return (Event.DONE, f"it could be emptied after all: {done or 'nothing runs on it'}")
         turn.case = replace(case, pending=None, cordon_version=max(1, turn.s.node.version))
         if _was_never_closed(case):
             return (Event.DONE, f"it could be closed after all: {done or 'no new work lands on it'}")
     elif turn.outcome is not None and case.pending is not None:
         turn.outcome = None
-        turn.case = _ask_later(turn, case, ESCALATED_ASK_S)
+        turn.case = _ask_later(turn, case, machine.ESCALATED_ASK_S)
     return None
 
 

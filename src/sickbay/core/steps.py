@@ -9,18 +9,26 @@ from dataclasses import replace
 
 from sickbay.core import absence, explain, machine, plan, quiet, triage
 from sickbay.core.turn import Move, Turn
-from sickbay.model import Case, Phase, Verb, When
+from sickbay.model import Case, Failed, Phase, Verb, When
 
 
 def step(turn: Turn, case: Case, move: Move) -> Case | None:
     event, why, by = move
-    now = turn.ctx.now
+    now, lacks = turn.ctx.now, isinstance(turn.outcome, Failed) and turn.outcome.lacks
     moved = machine.step(case, event, now=now.watch, at=now.wall, by=by, why=why, policy=turn.ctx.policy)
     if moved is None:
         return None
     turn.outcome = None
     turn.unheld = False
+    if lacks and case.phase is Phase.DRAINING and moved.phase is Phase.ESCALATED:
+        moved = _drained_later(turn, moved)
     return _entering(turn, case, moved, why)
+
+
+def _drained_later(turn: Turn, case: Case) -> Case:
+    """Only a right was missing: a person is told, and it is asked for again until that is back."""
+    again = machine.action(case, Verb.DRAIN, _how_to_drain(turn, case))
+    return replace(case, pending=replace(again, ask_at=turn.ctx.now.watch + machine.ESCALATED_ASK_S))
 
 
 def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:

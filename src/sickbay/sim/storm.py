@@ -170,6 +170,7 @@ WEATHER: Mapping[str, Kind] = {
     "api-away": Kind(0.2, 2, partial(away, "api")),
     "provider-away": Kind(0.2, 2, partial(away, "provider")),
     "registry-away": Kind(0.2, 2, partial(away, "registry")),
+    "rights-missing": Kind(0.15, 1, partial(away, "rights")),
     "manager-dead": Kind(0.15, 1, partial(away, "manager")),
     "etcd-restored": Kind(0.1, 1, etcd_restored),
     "provider-returns": Kind(0.2, 1, partial(provider_turns, ("same-parts", "same-instance"))),

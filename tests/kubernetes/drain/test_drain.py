@@ -214,7 +214,7 @@ def test_waiting_without_eviction_names_whom(site: Site, namespace: str, node: s
 
 
 def test_a_right_that_we_lack_is_said_at_once(cluster: Cluster, site: Site, namespace: str, node: str) -> None:
-    """RBAC without pods/eviction: asking for half an hour would help nobody."""
+    """RBAC without pods/eviction: said with what gives it back, and as something that is worth asking again."""
     add_pod(site.api, namespace, "rank-0", node)
     account = f"system:serviceaccount:{namespace}:default"
     rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}]
@@ -240,6 +240,8 @@ def test_a_right_that_we_lack_is_said_at_once(cluster: Cluster, site: Site, name
     assert isinstance(outcome, Failed)
     assert f"{namespace}/rank-0 cannot be evicted by us" in outcome.why
     assert 'cannot create resource "pods/eviction"' in outcome.why
+    assert "kubectl apply -f deploy/kubernetes/" in outcome.why
+    assert outcome.lacks
 
 
 def _may_read(api: Api, node: str) -> bool:

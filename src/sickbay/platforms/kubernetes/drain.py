@@ -109,7 +109,7 @@ def _empty(site: Site, action: Action, pods: Sequence[PodObject], give_way: Give
     kept = {name_of(pod): why for pod in alone if (why := protection(site, pod))}
     asked = ask_all(site, [p for p in alone if name_of(p) not in kept], max(0.5, until - time.monotonic()), force=force)
     if refused := [one for one in asked if one.answer is Answer.FORBIDDEN]:
-        return Failed(f"{name_of(refused[0].pod)} {refused[0].why}")
+        return Failed(f"{name_of(refused[0].pod)} {refused[0].why}", lacks=True)
     return _under_way(site, ending, asked, gangs | kept)
 
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.objects import Anything, PodObject
-from sickbay.platforms.kubernetes import sight
+from sickbay.platforms.kubernetes import rights, sight
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.tenants import ENDED, STUCK_S, asks_for_gpus, is_daemon, is_ours
 
@@ -30,13 +30,12 @@ GRACE_S = 30.0
 BUDGET = re.compile(r"disruption budget (\S+) (.*)", re.IGNORECASE)
 TERMINATING = "because it is being terminated"  # its namespace goes, and takes the pod along
 TWO_BUDGETS = "more than one PodDisruptionBudget"
-NO_RIGHT = "cannot create resource"  # RBAC's words: it is our own right that is missing
 
 
 class Answer(StrEnum):
     LEAVING = "leaving"
     BLOCKED = "blocked"  # may be asked again
-    FORBIDDEN = "forbidden"  # we have not the right: asking again helps nobody
+    FORBIDDEN = "forbidden"  # we have not the right: asked again only after somebody may have given it back
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +160,8 @@ def _refused(pod: PodObject, error: ApiError) -> Asked:
         return Asked(pod, Answer.LEAVING)
     if error.status == 429:
         return Asked(pod, Answer.BLOCKED, _budget(pod, error), min(MOST_WAIT_S, error.retry_after or BUDGET_S))
-    if error.status == 403 and NO_RIGHT in error.said:
-        return Asked(pod, Answer.FORBIDDEN, f"cannot be evicted by us: {error.said}")
+    if rights.is_missing(error):
+        return Asked(pod, Answer.FORBIDDEN, f"cannot be evicted by us: {rights.words(error)}")
     if TWO_BUDGETS in error.said:
         why = "is covered by two disruption budgets, and then the eviction API refuses: one of them has to go"
         return Asked(pod, Answer.BLOCKED, why, REFUSED_S)

@@ -1,7 +1,7 @@
 """A right that is missing: told apart from other refusals, in words that say which one and how to give it back.
 
-Called by platform and cordon. A missing right comes back when somebody mends a role, so what lacks it is asked again;
-an admission policy that denies, or an object that is not valid, will say the same again. Pure.
+Called by platform, cordon and evictions. A missing right comes back when somebody mends a role, so what lacks it is
+asked again; an admission policy that denies, or an object that is not valid, will say the same again. Pure.
 """
 
 from __future__ import annotations

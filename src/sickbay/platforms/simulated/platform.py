@@ -241,6 +241,8 @@ class SimulatedPlatform:
             return Retry(ASK_AGAIN_S, f"{node.name} is not closed in the name of {case}")
         if node.jobs and action.args.get("evict", "1") != "1":
             return Started(ASK_AGAIN_S, f"waiting for {', '.join(node.jobs)} to end")
+        if work is None and node.jobs and self.world.services.is_away("rights"):
+            return Failed(f"a right is missing: we cannot evict {', '.join(node.jobs)} from {node.name}", lacks=True)
         if work is None:
             work = self._begin(action.key, EVICT_S, "drain")
             self._evict(node, case)
