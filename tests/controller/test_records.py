@@ -393,3 +393,32 @@ def test_a_deposed_leader_does_not_write_a_deleted_ledger_again_over_the_new_one
     with pytest.raises(NotLeader):
         old.still_leads()
     assert new.epoch == 4
+
+
+def test_a_deposed_leader_does_not_make_the_ledger_again_that_the_new_one_has_not_missed_yet() -> None:
+    """Else both lead, and neither gets anything written for as long as the other writes."""
+    store = MemoryStore()
+    old, new = with_history(store), lead(store)
+    store.lose(Ledger, "ledger")
+    with pytest.raises(NotLeader):
+        old.still_leads()
+    new.still_leads()
+    stored = store.get(Ledger, "ledger")
+    assert stored is not None
+    assert stored.epoch == 4
+
+
+def test_a_ledger_that_an_older_leader_has_made_again_is_taken_back() -> None:
+    store = MemoryStore()
+    old = lead(store)
+    new = lead(store)  # no record to stamp: the older one cannot know
+    store.lose(Ledger, "ledger")
+    old.still_leads()
+    new.still_leads()
+    with pytest.raises(NotLeader):
+        old.still_leads()
+    new.put_ledger(replace(new.ledger, breaker="ours"))
+    new.flush(0.0)
+    stored = store.get(Ledger, "ledger")
+    assert stored is not None
+    assert (stored.epoch, stored.value.breaker) == (2, "ours")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from sickbay.controller.hands_off import LOOK_AGAIN_S, hands_off
 from sickbay.controller.view import View
 from sickbay.core import rebuild
 from sickbay.core.keeping import NOW
-from sickbay.errors import AlreadyExists, NotLeader, StoreError, Unreadable
+from sickbay.errors import AlreadyExists, NotLeader, StaleWrite, StoreError, Unreadable
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Store, Stored
 
@@ -187,9 +188,15 @@ class Records:
             self._make_ledger_again()
         elif stored.epoch > self.epoch:
             raise NotLeader("a newer controller has taken the lead")
+        elif stored.epoch < self.epoch:  # it was deleted, and a leader of before us has made it again
+            with suppress(StaleWrite):  # that one wrote once more: the next look finds out
+                self._ledger_version = self.store.commit(self.ledger, stored.version, self.epoch)
 
     def _make_ledger_again(self) -> None:
-        """Somebody deleted it. We know what it said; who else leads by now has made one already."""
+        """Somebody deleted it. We know what it said, unless somebody leads by now who has not missed it yet: whoever
+        takes the lead stamps every record."""
+        if self._last_epoch() > self.epoch:
+            raise NotLeader("a newer controller has taken the lead; it will miss the Ledger")
         try:
             self._ledger_version = self.store.create(self.ledger, self.epoch)
         except AlreadyExists as taken:
