@@ -57,7 +57,10 @@ def test_a_job_is_not_started_elsewhere_while_ranks_out_of_reach_may_write() -> 
     made = decide(a_slice(), JobPolicy(), NOW).recovery
     assert made is not None
     assert made.phase is RecoveryPhase.WAITING_FOR_CAPACITY
-    assert made.refusal == "ranks of attempt 1 may still run and write on n2, which does not answer"
+    assert made.refusal == (
+        "ranks of attempt 1 may still run and write on n2, which does not answer; if you know that they write nothing "
+        "any more: sickbay job restart llama"
+    )
 
 
 def test_when_they_answer_again_it_is() -> None:

@@ -251,3 +251,20 @@ def test_members_are_not_closed_however_soon_a_node_counts_as_unreachable() -> N
     w.world.network.cut(w.world.network.share(0.2), "control", for_s=HOUR)
     w.passes(3 * HOUR)
     assert w.facts("cordon") == []
+
+
+def test_a_job_with_a_dead_node_that_nobody_may_reboot_waits_and_its_owner_knows_how_to_end_that() -> None:
+    """The judge once called this a job that waits though there is room for it (seed 2112)."""
+    w = Ward(16, policy=Policy(max_verb="RESET_GPU"), rack_size=8)
+    w.submit(nodes=names(0, 4))
+    w.passes(HOUR)
+    w.world.strike("host_crash", "node-0002", cure="reboot")
+    w.crash(back_after=300.0)  # else it would have seen that every rank was over before the node fell silent
+    w.passes(26 * HOUR)
+    assert w.world.jobs["llama"].attempt == 1
+    told = [n for n in w.run.mailbox.notices if "sickbay job restart llama" in n.body]
+    assert {n.title for n in told} == {"llama: some of its nodes are out of reach", "llama waits for capacity"}
+    assert len(told) == 1 + 2  # once at the beginning, then once a day
+    w.ends_well()
+    w.run.store.create(Command("order", "restart", "llama", "alice", "it is dead", w.world.now))
+    w.until(lambda: w.world.jobs["llama"].attempt == 2, HOUR)

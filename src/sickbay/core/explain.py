@@ -224,7 +224,7 @@ def gave_up(recovery: Recovery, why: str, at: float) -> Notice:
 
 def waits(recovery: Recovery, why: str, at: float) -> Notice:
     """Told once a day while it lasts: the day is in the key."""
-    body = f"{recovery.job} is stopped and waits for nodes: {why}. It goes on by itself as soon as there are enough."
+    body = f"{recovery.job} is stopped and waits for nodes: {why}. It goes on by itself as soon as that has changed."
     key = f"{recovery.job}/waits/{int(at // 86_400)}"
     return Notice(key, "warning", f"{recovery.job} waits for capacity", body, "", at)
 

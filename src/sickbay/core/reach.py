@@ -35,7 +35,8 @@ def words(job: Job, nodes: Iterable[str]) -> str:
     names = list(nodes)
     return (
         f"ranks of attempt {job.attempt} may still run and write on {_names(names)}, which "
-        f"{'do' if len(names) > 1 else 'does'} not answer"
+        f"{'do' if len(names) > 1 else 'does'} not answer; if you know that they write nothing any more: "
+        f"sickbay job restart {job.id}"
     )
 
 

@@ -13,6 +13,7 @@ from sickbay.sim.checkers.people import DEADLINES
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
+OFF = ("stopped", "terminated")  # by its provider's word: no rank runs there
 SLACK_S = 600.0  # watch time runs a little behind the world's
 
 
@@ -89,7 +90,8 @@ def _marks(case: Case) -> tuple[str, str]:
 
 
 class JobsMove(Checker):
-    """After the calm no managed job waits although there is room for it, and none is lost."""
+    """After the calm no managed job waits although there is room for it, and none is lost. One that has nodes out of
+    reach, where nobody can say that its ranks write no more, waits rightly: once its owner was told how to end it."""
 
     def end(self) -> None:
         recoveries = {r.value.job: r.value for r in self.run.store.list(Recovery)}
@@ -133,8 +135,18 @@ class JobsMove(Checker):
             and self._has_no_verdict(n.name)
         ]  # fmt: skip
         stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
-        if len(free) >= len(self.world.jobs[job].spec.nodes) and not stuck:
+        waits = stuck or (self._hides_ranks(job) and self._can_be_ended(job))
+        if len(free) >= len(self.world.jobs[job].spec.nodes) and not waits:
             self.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
+
+    def _hides_ranks(self, job: str) -> bool:
+        """Is a node of its last attempt silent, whose machine nobody calls off?"""
+        known = self.world.jobs[job]
+        silent = [node for name in known.nodes if not (node := self.world.nodes[name]).ready and not node.gone]
+        return not known.spec.fenced and any(node.provider_status not in OFF for node in silent)
+
+    def _can_be_ended(self, job: str) -> bool:
+        return any(f"sickbay job restart {job}" in notice.body for notice in self.run.mailbox.notices)
 
     def _has_no_verdict(self, name: str) -> bool:
         stored = self.run.store.get(NodeRecord, name)
