@@ -141,6 +141,8 @@ class View:
     def _reindex(self, old: Node | None, node: Node) -> None:
         if old is not None:
             self._uncount(old)
+            if old.machine != node.machine:  # ranks on a machine without power write nothing any more
+                self.touched_jobs.update(dict.fromkeys((*node.jobs, *sorted(self.waiting_jobs))))
         self._count(node, +1)
         self.gone.discard(node.name)
         self._index_down(node)

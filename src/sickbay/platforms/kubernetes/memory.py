@@ -38,6 +38,7 @@ class Memory:
         self._held: dict[str, dict[str, tuple[str, float]]] = {}  # node -> condition -> (which transition, since)
         self._leaving: dict[str, float] = {}  # pod uid -> since
         self._said: dict[str, Testimony] = {}  # node -> what its agent said last
+        self._machines: dict[str, tuple[str, str]] = {}  # node that is away -> (its machine, what its provider says)
 
     def heard(self, node: str, uid: str, value: str) -> float:
         """Our own wall time at which this value of the heartbeat label was first seen; 0.0 when there is none."""
@@ -73,6 +74,16 @@ class Memory:
             known = held[condition.type] = (which, now)
         return now - known[1]
 
+    def hear_provider(self, node: str, instance: str, word: str) -> None:
+        self._machines[node] = (instance, word)
+
+    def machine(self, node: str, instance: str, *, ready: bool) -> str:
+        """What its provider said of this machine since it went away; "" of one that answers: it is asked no more."""
+        if ready:
+            self._machines.pop(node, None)
+        known, word = self._machines.get(node, ("", ""))
+        return word if known == instance else ""
+
     def leaving_s(self, pod: str) -> float:
         """How long we have watched this pod leave."""
         now = self.clock.monotonic()
@@ -82,6 +93,7 @@ class Memory:
         self._beats.pop(node, None)
         self._held.pop(node, None)
         self._said.pop(node, None)
+        self._machines.pop(node, None)
 
     def forget_pod(self, pod: str) -> None:
         self._leaving.pop(pod, None)

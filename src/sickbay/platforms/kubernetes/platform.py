@@ -56,7 +56,7 @@ class KubernetesPlatform:
         self.site = site
         self.rival_pools: frozenset[str] = frozenset()  # whoever looks around for rivals writes it
         self.eyes = Eyes(
-            site, is_gone=partial(machines.is_gone, site),
+            site, is_gone=partial(machines.is_gone, site), ask_machines=partial(machines.what_is_said, site),
             may_close=lambda pool: may_close(pool) and pool not in self.rival_pools,
         )  # fmt: skip
         self.verbs = verbs_of(site)

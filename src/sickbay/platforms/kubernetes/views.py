@@ -88,11 +88,16 @@ def show(
         opted_out=meta.label(keys.opt_out) == "true",
         version=meta.version,
         leaving="its object is being deleted" if meta.deletion_timestamp else "",
-        machine="off" if any(taint.key == SHUT_DOWN for taint in taints) else "",
+        machine=memory.machine(meta.name, instance_of(node), ready=ready) or machine_by_taint(node),
     )
     if said.report is not None:
         shown = fold(shown, said.report, shown.last_check)
     return Shown(shown, _sooner(due_s, told.due_s))
+
+
+def machine_by_taint(node: NodeObject) -> str:
+    """What the cloud controller has written on it; the provider's own word, where it was asked, is fresher."""
+    return "off" if any(taint.key == SHUT_DOWN for taint in node.spec.taints or ()) else ""
 
 
 def _says_sick(report: Report | None) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -31,9 +31,10 @@ from sickbay.platforms.kubernetes.machines.aws import instance_id, region_of
 from sickbay.platforms.kubernetes.memory import Memory
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.tenants import Tenant, job_of, tenant_of
-from sickbay.platforms.kubernetes.views import Shown, lodged, show
+from sickbay.platforms.kubernetes.views import Shown, lodged, machine_by_taint, show
 
 Sink = Callable[[Change], None]
+AskMachines = Callable[[Collection[str]], Mapping[str, str]]  # provider ids -> what machines.what_is_said says
 
 AGAIN_S = 5.0  # after a look that the API server did not answer
 STRAY_S = 10.0  # between two looks at a node that is marked and not selected
@@ -41,6 +42,8 @@ PROBE_S = 3.0  # of waiting for a list, before we ask why; and again, for an ans
 GATHER_S = 0.25
 FORGET_S = 3_600.0  # long after anybody still asks about an attempt that has ended
 SYNC_S = 120.0  # for the first list of everything; a large cluster takes seconds
+# Machines that do not answer are asked about in one call, of so many at most: the provider is the second witness.
+WITNESS_S, WITNESS_AGAIN_S, MOST_ASKED = 90.0, 120.0, 100
 # A provider may say "terminated" only minutes after the object went.
 ASK_GONE_S = (0.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
@@ -57,8 +60,11 @@ class Eyes:
     def __init__(
         self, site: Site, *, is_gone: Callable[[str], bool] = lambda provider_id: False,
         may_close: MayClose = lambda pool: True, ask_gone_s: tuple[float, ...] = ASK_GONE_S, sync_s: float = SYNC_S,
+        ask_machines: AskMachines | None = None, witness_s: tuple[float, float] = (WITNESS_S, WITNESS_AGAIN_S),
     ) -> None:  # fmt: skip
         self._site, self._is_gone, self._ask_gone_s, self._sync_s = site, is_gone, ask_gone_s, sync_s
+        self._ask_machines, self._witness_s = ask_machines, witness_s
+        self._asked: dict[str, float] = {}  # node that is away -> when its provider was last asked
         self.gangs = index.Gangs(site, self.mark_of)  # safe from several threads; `known_as` takes no lock
         self._lock = threading.RLock()  # nodes and tenants
         self._job_lock = threading.RLock()  # jobs leave in order; never taken with the other one held
@@ -196,6 +202,7 @@ class Eyes:
             self._nodes[name] = Seen(shown.node, slim(self._site, node))
             self._tell(NodeChanged(shown.node))
         self._show_later(name, shown.due_s)
+        self._witness_later(node.spec.provider_id, self._witness_s[0], away=not shown.node.ready)
         self._claims.meet(node)
         if known is None or known.node.uid != node.metadata.uid:
             self._gatekeeper.meet(node, busy=bool(shown.node.jobs))
@@ -255,6 +262,38 @@ class Eyes:
                     self._tell(NodeDeleted(gone.name, gone.version, gone=True))
 
         self._clerk.at(self._ask_gone_s[turn], ("gone", gone.name), ask)
+
+    # -- machines that are away: what their provider says (the clerk's thread)
+
+    def _witness_later(self, provider_id: str, after_s: float, *, away: bool) -> None:
+        if away and self._ask_machines is not None and instance_id(provider_id):
+            self._clerk.at(after_s, ("machines", ""), self._witness)
+
+    def _witness(self) -> None:
+        """Whoever was asked longest ago first; then again while somebody is away."""
+        with self._lock:
+            away = {n: s.known.spec.provider_id for n, s in self._nodes.items() if not s.node.ready}
+            away = {name: machine for name, machine in away.items() if instance_id(machine)}
+            self._asked = {name: at for name, at in self._asked.items() if name in away}
+            turn = sorted(away, key=lambda name: (self._asked.get(name, 0.0), name))[:MOST_ASKED]
+        if not turn or self._ask_machines is None:
+            return
+        self._witness_later(away[turn[0]], self._witness_s[1], away=True)
+        said = self._ask_machines([away[name] for name in turn])
+        for name in turn:
+            self._hear_provider(name, away[name], said.get(away[name], ""))
+
+    def _hear_provider(self, name: str, provider_id: str, word: str) -> None:
+        with self._lock:
+            seen = self._nodes.get(name)
+            if seen is None or seen.node.ready or seen.known.spec.provider_id != provider_id:
+                return  # it is back, or is another machine: what was said is about nobody
+            self._asked[name] = self._site.clock.monotonic()
+            self._memory.hear_provider(name, seen.node.instance, word)
+            machine = word or machine_by_taint(seen.known)
+            if seen.node.machine != machine:
+                seen.node = replace(seen.node, machine=machine)
+                self._tell(NodeChanged(seen.node))
 
     def ask_after(self, name: str, instance: str) -> None:
         """One that went while nobody watched, or whose provider took longer than `ask_gone_s` to say so. Of its machine

@@ -7,6 +7,7 @@ about a machine are never guessed: where the provider cannot be asked, `is_gone`
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection
 
 from sickbay.kube.objects import NodeObject
@@ -87,6 +88,23 @@ def _state(site: Site, provider_id: str) -> str:
         log.warning("machine instance=%s cannot be asked about: %s", name, words(error))
         return ""
     return found.state if found else "terminated"
+
+
+def what_is_said(site: Site, provider_ids: Collection[str]) -> dict[str, str]:
+    """provider id -> running, off, dead or retired, "" when nobody says. One call for each region, or two."""
+    said = dict.fromkeys(provider_ids, "")
+    homes: dict[str, dict[str, str]] = defaultdict(dict)  # region -> instance -> provider id
+    for one in provider_ids if may_be_amazons(site) else ():
+        if name := instance_id(one):
+            homes[region_of(one, site.settings.aws_region)][name] = one
+    for region, known in homes.items():
+        try:
+            found = ec2.statuses(open_aws(region, site.settings.aws_endpoint), list(known))
+        except Exception as error:  # nobody says anything: that is no witness, neither for life nor for death
+            log.warning("%d machines in %s cannot be asked about: %s", len(known), region or "no region", words(error))
+            continue
+        said |= {known[name]: word for name, word in found.items() if name in known}
+    return said
 
 
 # --- holding off the group that owns it -------------------------------------------------------------------------------

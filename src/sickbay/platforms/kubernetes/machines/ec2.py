@@ -6,12 +6,15 @@ library come through and are judged by aws.meaning. It must never look at Kubern
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sickbay.platforms.kubernetes.machines.aws import Aws, code_of
 
+MOST_ASKED = 100  # ids in one DescribeInstanceStatus
 GONE = frozenset({"terminated"})
 DOWN = frozenset({"stopped", "terminated"})  # surely without power; "stopping" and "shutting-down" still have some
 HOUR_S = 3_600.0
@@ -56,6 +59,54 @@ def _instance(one: dict[str, Any]) -> Instance:
         launched_at=launched.timestamp() if isinstance(launched, datetime) else 0.0,
         tags={tag["Key"]: tag["Value"] for tag in one.get("Tags") or ()},
     )
+
+
+# --- machines that do not answer: what EC2 says of them ---------------------------------------------------------------
+
+_ID = re.compile(r"i-[0-9a-f]{8,32}")
+_RETIRES = frozenset({"instance-retirement", "instance-stop"})  # its host is failing
+_OVER = ("[completed]", "[canceled]", "[cancelled]")  # how EC2 begins the description of an event that is past
+
+
+def statuses(aws: Aws, instances: Sequence[str]) -> dict[str, str]:
+    """In the words of model.Node.machine, "" where EC2 itself cannot tell. At most MOST_ASKED at once."""
+    asked, unknown = list(instances)[:MOST_ASKED], frozenset[str]()
+    try:
+        said = _statuses(aws, asked)
+    except Exception as error:
+        if code_of(error) != "InvalidInstanceID.NotFound":
+            raise
+        unknown = frozenset(_ID.findall(str(error))) & frozenset(asked)
+        rest = [one for one in asked if one not in unknown]
+        said = _statuses(aws, rest) if unknown and rest else {}
+    return {**said, **dict.fromkeys(unknown, "dead")}
+
+
+def _statuses(aws: Aws, instances: list[str]) -> dict[str, str]:
+    answer = aws.ec2.describe_instance_status(InstanceIds=instances, IncludeAllInstances=True)
+    return {one["InstanceId"]: _word(one) for one in answer.get("InstanceStatuses", ())}
+
+
+def _word(one: dict[str, Any]) -> str:
+    """Alive is only what runs and passes both of EC2's own checks: an impaired instance runs, too."""
+    state = one.get("InstanceState", {}).get("Name", "")
+    retires = any(_is_retirement(event) for event in one.get("Events") or ())
+    if state in GONE or (state in DOWN and retires):
+        return "dead"
+    if state in DOWN:
+        return "off"
+    if retires:
+        return "retired"
+    checks = {one.get(check, {}).get("Status", "") for check in ("InstanceStatus", "SystemStatus")}
+    return "running" if state == "running" and checks == {"ok"} else ""
+
+
+def _is_retirement(event: dict[str, Any]) -> bool:
+    past = str(event.get("Description", "")).lower().startswith(_OVER)
+    return event.get("Code") in _RETIRES and not past
+
+
+# --- the calls --------------------------------------------------------------------------------------------------------
 
 
 def reboot(aws: Aws, instance: str) -> None:
