@@ -95,12 +95,20 @@ def decode(kind: type[T], data: bytes | str) -> T:
 
 def from_json(kind: type[T], tree: Any) -> T:
     """As decode, from dicts and lists; `tree` is changed in passing."""
-    if isinstance(tree, dict):
-        _check_schema(kind, tree.get("schema", SCHEMA))
+    if not isinstance(tree, dict):
+        raise StoreError(f"this is not a readable {kind.__name__}: not an object with fields, but {_shape(tree)}")
+    _check_schema(kind, tree.get("schema", SCHEMA))
     try:
         return msgspec.convert(_rewrites(cast(Any, kind)).back(tree), built(kind))
     except (msgspec.MsgspecError, AttributeError, TypeError) as error:
         raise StoreError(f"this is not a readable {kind.__name__}: {error}") from error
+
+
+def _shape(tree: Any) -> str:
+    """What a JSON value is, in the words of whoever wrote it."""
+    if tree is None:
+        return "null"
+    return {bool: "a truth value", str: "a text", list: "a list"}.get(type(tree), "a number")
 
 
 def _newer_refused(kind: type[T], value: T) -> T:

@@ -9,7 +9,7 @@ import pytest
 
 from sickbay.model import Case, Command, Phase, Verb
 
-from .builders import XID_79, Bay, a_case, a_ledger
+from .builders import XID_79, Bay, a_case, a_ledger, a_recovery
 
 
 def test_open_cases_are_listed_and_ended_ones_only_with_all(bay: Bay) -> None:
@@ -158,3 +158,16 @@ def test_text_from_a_sick_machine_cannot_drive_the_terminal(bay: Bay) -> None:
 def test_the_quoted_line_is_in_the_story(bay: Bay) -> None:
     bay.put(a_case("gpu-17.3"))
     assert XID_79 in bay.run("case", "show", "gpu-17.3").out
+
+
+@pytest.mark.parametrize(
+    ("known", "meant"),
+    [((), "None is at the moment."), (("llama",), "Did you mean llama?"), (("a", "b"), "There are: a, b.")],
+)
+def test_a_job_that_is_not_there_cannot_be_restarted_and_those_that_are_there_are_named(
+    bay: Bay, known: tuple[str, ...], meant: str
+) -> None:
+    bay.put(*(a_recovery(job) for job in known))
+    said = bay.run("job", "restart", "lama")
+    assert said.code == 2
+    assert f"There is no job lama that is looked after. {meant}" in said.err

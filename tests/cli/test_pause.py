@@ -139,3 +139,15 @@ def test_where_every_node_can_be_seen_a_wrong_name_is_refused_unless_it_is_meant
         unknown(sitting, scope, yes=False)
     assert unknown(sitting, scope, yes=True)
     assert unknown(sitting, "node:gpu-17", yes=False) == []
+
+
+def test_a_pause_that_cannot_be_read_and_names_no_scope_is_ended_with_the_fleets(bay: Bay) -> None:
+    """It holds the whole fleet, and nobody could say which one to resume."""
+    bay.spoil(Pause("", "ann", "", 0.0))
+    said = bay.run("resume", "--node", "gpu-17").out
+    assert "Still paused: the whole fleet, by a pause in" in said
+    assert "`sickbay resume --all` removes it" in said
+    said = bay.run("resume", "--all").out
+    assert "Resumed: the whole fleet." in said
+    assert "that cannot be read and names no scope" in said
+    assert "There was no pause of the whole fleet" in bay.run("resume", "--all").out

@@ -138,3 +138,13 @@ def test_garbage_is_a_clear_error(kind: type[Any], data: bytes) -> None:
         return  # every field of the Ledger has a default
     with pytest.raises(StoreError, match=f"not a readable {kind.__name__}"):
         wire.decode(kind, data)
+
+
+@pytest.mark.parametrize(
+    ("data", "shape"), [(b"null", "null"), (b"3", "a number"), (b"true", "a truth value"), (b'"x"', "a text")]
+)
+@pytest.mark.parametrize("kind", [NodeRecord, Case])
+def test_what_is_no_object_is_called_what_it_is(kind: type[Any], data: bytes, shape: str) -> None:
+    """A NodeRecord that was null said "argument of type 'NoneType' is not iterable"."""
+    with pytest.raises(StoreError, match=f"this is not a readable {kind.__name__}: .* but {shape}$"):
+        wire.decode(kind, data)

@@ -14,6 +14,7 @@ from sickbay.cli.sitting import ConfigOption, Sitting, StoreOption, WhyOption, n
 from sickbay.cli.words import duration, moment, plain, span
 from sickbay.errors import AlreadyExists, StaleWrite, Unreadable, UserError
 from sickbay.model import Pause
+from sickbay.ports import Unread
 
 AllOption = Annotated[bool, typer.Option("--all", help="The whole fleet.")]
 PoolOption = Annotated[str, typer.Option("--pool", metavar="P", help="One pool.")]
@@ -121,12 +122,31 @@ def lift(sitting: Sitting, where: str) -> list[str]:
     except Unreadable:  # whoever may pause may also take back what nobody can read
         there = True
     sitting.store.delete(Pause, where)
-    lines = [f"Resumed: {_named(where)}." if there else f"There was no pause of {_named(where)}; nothing changed."]
+    nameless = _lift_nameless(sitting, where)
+    done = there or (bool(nameless) and where == FLEET)
+    lines = [f"Resumed: {_named(where)}." if done else f"There was no pause of {_named(where)}; nothing changed."]
+    lines += nameless
     rest = sitting.pauses()
     lines += [
         f"Still paused: {_named(other.scope)}, {_until(other.until, None)}, by {plain(other.by)}." for other in rest
     ]
     return [*lines, sitting.controller()]
+
+
+def _lift_nameless(sitting: Sitting, where: str) -> list[str]:
+    """A pause that cannot be read and does not even name a scope holds the whole fleet: who resumes that removes it."""
+    lost = [one for one in sitting.unread() if one.kind is Pause and not one.key.startswith((FLEET, "pool:", "node:"))]
+    if where != FLEET:
+        return [
+            f"Still paused: the whole fleet, by {plain(_told(one))}. `sickbay resume --all` removes it." for one in lost
+        ]
+    for one in lost:
+        sitting.store.delete(Pause, one.key)
+    return [f"Removed: {plain(_told(one))}." for one in lost]
+
+
+def _told(one: Unread) -> str:
+    return f"a pause in {one.where} that cannot be read and names no scope"
 
 
 def _named(where: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Simulated fleets: run, compare, check, mutants, partitions.")
 
 SeedOption = Annotated[int, typer.Option("--seed", help="Same seed, same run, byte for byte.")]
-NodesOption = Annotated[int, typer.Option("--nodes", help="Nodes of 8 GPUs.")]
+NodesOption = Annotated[int, typer.Option("--nodes", min=1, help="Nodes of 8 GPUs.")]
 DaysOption = Annotated[float, typer.Option("--days", help="Simulated days.")]
 PolicyOption = Annotated[
     Path | None, typer.Option("--policy", metavar="FILE", help="A settings file; else every verb is allowed.")
@@ -34,7 +34,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @app.command()
-def partitions(nodes: Annotated[int, typer.Option("--nodes", help="Nodes of 8 GPUs.")] = 64) -> None:
+def partitions(nodes: NodesOption = 64) -> None:
     """Cut a healthy fleet's nodes off in every way, for every length, and print what was done to them."""
     from sickbay.sim import partitions as table
 
@@ -70,12 +70,13 @@ def compare(
     scale: ScaleOption = 1.0,
     as_json: JsonOption = False,
     seeds: Annotated[
-        int, typer.Option("--seeds", help="Many seeds instead of one: the table of all presets and mixes, judged.")
+        int,
+        typer.Option("--seeds", min=0, help="Many seeds instead of one: the table of all presets and mixes, judged."),
     ] = 0,
     first: Annotated[int, typer.Option("--first", help="With --seeds: the first seed.")] = 0,
     presets: Annotated[str, typer.Option("--presets", help="With --seeds: only these, with commas.")] = "",
     mixes: Annotated[str, typer.Option("--mixes", help="With --seeds: only these mixes of jobs, with commas.")] = "",
-    processes: Annotated[int, typer.Option("--processes", help="With --seeds: how many side by side.")] = 2,
+    processes: Annotated[int, typer.Option("--processes", min=1, help="With --seeds: how many side by side.")] = 2,
 ) -> None:
     """The same seed under our policy and under the originals': what each cost, side by side.
 
@@ -113,9 +114,9 @@ def _tell_trial(trial: Trial) -> None:
 
 @app.command()
 def check(
-    seeds: Annotated[int, typer.Option("--seeds", help="How many.")] = 300,
-    first: Annotated[int, typer.Option("--first", help="The first seed.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes side by side.")] = 2,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many.")] = 300,
+    first: Annotated[int, typer.Option("--first", min=0, help="The first seed.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes side by side.")] = 2,
     weather: Annotated[
         str, typer.Option("--weather", help="What befalls the fleet beside faults: borne, all, none, or a,b,c.")
     ] = "borne",
@@ -134,8 +135,8 @@ def check(
 
 @app.command()
 def mutants(
-    seeds: Annotated[int, typer.Option("--seeds", help="Seeds for each mutant.")] = 64,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes side by side.")] = 2,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds for each mutant.")] = 64,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes side by side.")] = 2,
     named: Annotated[str, typer.Option("--only", help="Those whose name or whose own checker holds this word.")] = "",
 ) -> None:
     """Break the brain and the doors on purpose, one rule at a time: every mutant must be caught."""

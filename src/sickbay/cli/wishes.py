@@ -12,6 +12,7 @@ from uuid import uuid4
 from sickbay.cli.sitting import Sitting, nearest
 from sickbay.cli.words import plain
 from sickbay.core import plan, suspicion
+from sickbay.core.naming import named
 from sickbay.errors import UserError
 from sickbay.model import Case, Command, Phase, Recovery, Verb
 
@@ -62,13 +63,18 @@ def restart(sitting: Sitting, job: str, why: str) -> list[str]:
     """An owner's word: start it elsewhere, whatever ranks do that nobody can reach. UserError for an unknown job."""
     known = {stored.value.job: stored.value for stored in sitting.store.list(Recovery)}
     if job not in known:
-        raise UserError(f"No job {plain(job)} is looked after. {nearest(job, known, 'There is none.')}")
+        raise UserError(f"There is no job {plain(job)} that is looked after. {_looked_after(job, known)}")
     sitting.store.create(Command(uuid4().hex, "restart", job, sitting.by, why, sitting.now, cluster=sitting.cluster()))
     return [
         f"{plain(job)} is started elsewhere as soon as there are enough good nodes; you say that ranks of attempt "
         f"{known[job].attempt} which nobody can reach write nothing that it reads.",
         f"{sitting.when()} {sitting.controller()}",
     ]
+
+
+def _looked_after(job: str, known: Collection[str]) -> str:
+    every = sorted(plain(name) for name in known)
+    return nearest(job, known, f"There are: {named(every)}." if every else "None is at the moment.")
 
 
 def _needs_absence(case: Case) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sickbay.controller.tallies import Tally
 from sickbay.core import explain
+from sickbay.core.naming import MOST_NAMED
 from sickbay.core.turn import Now
 from sickbay.errors import NotLeader, StoreError
 from sickbay.model import Notice
@@ -101,7 +102,7 @@ class Containment:
 
     def named(self) -> dict[str, str]:
         """The first of them, for the record: whoever lists nodes shall not take them for attended."""
-        return dict(sorted(self.unattended().items())[: explain.MOST_NAMED])
+        return dict(sorted(self.unattended().items())[:MOST_NAMED])
 
     def notices(self, now: Now) -> list[Notice]:
         """What is to be told now: each once a day, and many alike as one. They are on no record, for a record may be

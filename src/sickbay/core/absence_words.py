@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sickbay.core.naming import named
 from sickbay.model import Absence, Case, Notice, Phase
 
 NAMED = 8
@@ -14,7 +15,7 @@ NAMED = 8
 
 def began(case: Case, absence: Absence, at: float) -> Notice:
     body = [
-        f"{absence.count} nodes stopped answering at the same time: {_names(absence)}.",
+        f"{absence.count} nodes stopped answering at the same time: {named(absence.names, NAMED, absence.most)}.",
         f"What they share: {absence.shared}. Look there first.",
         "None of them is cordoned or treated. Jobs with ranks there are not started elsewhere while those ranks may "
         "still run and write. Who comes back goes on as before; this case ends by itself.",
@@ -25,9 +26,9 @@ def began(case: Case, absence: Absence, at: float) -> Notice:
 
 
 def lost(case: Case, absence: Absence, gpus: int, jobs: Sequence[str], at: float) -> Notice:
-    standing = f"Jobs that stand still for it: {', '.join(jobs[:NAMED])}{_more(len(jobs))}." if jobs else ""
+    standing = f"Jobs that stand still for it: {named(jobs, NAMED)}." if jobs else ""
     body = [
-        f"{absence.count} nodes ({gpus} GPUs) have been away for an hour: {_names(absence)}. "
+        f"{absence.count} nodes ({gpus} GPUs) have been away for an hour: {named(absence.names, NAMED, absence.most)}. "
         f"What they share: {absence.shared}.",
         *([standing] if standing else []),
         _choices(case),
@@ -51,11 +52,3 @@ def _choices(case: Case) -> str:
         f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
         "(exchange those still away)."
     )
-
-
-def _names(absence: Absence) -> str:
-    return ", ".join(absence.names[:NAMED]) + _more(absence.most)
-
-
-def _more(total: int) -> str:
-    return f" and {total - NAMED} more" if total > NAMED else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sickbay.core.explain import named
+from sickbay.core.naming import named
 from sickbay.model import Notice
 
 SETTLE_S = 60.0  # a place that comes free within a minute is worth no message, and a crowd needs so long to gather

@@ -11,6 +11,7 @@ from dataclasses import replace
 from sickbay.catalog import Catalog
 from sickbay.core import absence_words, quiet, suspicion
 from sickbay.core.moment import moment
+from sickbay.core.naming import named
 from sickbay.model import Blame, Case, Diagnosis, Doubt, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
 
 PHASE_WORDS: dict[Phase, str] = {
@@ -128,9 +129,8 @@ def doubted(node: str, doubt: Doubt, at: float) -> Notice:
 
 def silence(pool: str, nodes: Sequence[str], key: str, at: float) -> Notice:
     """Many instruments silent at once: one message about instruments."""
-    named = ", ".join(nodes[:8]) + (f" and {len(nodes) - 8} more" if len(nodes) > 8 else "")
     body = (
-        f"{len(nodes)} nodes of pool {pool} give no answer to our checks: {named}. "
+        f"{len(nodes)} nodes of pool {pool} give no answer to our checks: {named(nodes, 8)}. "
         "No node is touched for that. Look at what they share: a roll-out of the driver, of DCGM or of the agent."
     )
     return Notice(key, "warning", f"pool {pool}: instruments are silent", body, "", at)
@@ -282,12 +282,3 @@ def many_unattended(kind: str, names: Sequence[str], why: str, key: str, at: flo
         "bug: the controller's log has the traceback. Please report it.",
     ]
     return Notice(key, "urgent", f"{len(names)} {kind}s are not attended: an internal error", "\n".join(body), "", at)
-
-
-MOST_NAMED = 20
-
-
-def named(names: Sequence[str]) -> str:
-    """The first of them, and how many more."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

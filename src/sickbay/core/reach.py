@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sickbay.core.naming import named
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Entry, Job, Node, Notice, Recovery, RecoveryPhase
 
@@ -34,7 +35,7 @@ def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:
 def words(job: Job, nodes: Iterable[str]) -> str:
     names = list(nodes)
     return (
-        f"ranks of attempt {job.attempt} may still run and write on {_names(names)}, which "
+        f"ranks of attempt {job.attempt} may still run and write on {named(sorted(names), NAMED)}, which "
         f"{'do' if len(names) > 1 else 'does'} not answer; if you know that they write nothing any more: "
         f"sickbay job restart {job.id}"
     )
@@ -50,7 +51,7 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     if now.watch < since + TELL_S or (r.phase is RecoveryPhase.RUNNING and r.progressed > since):
         return r  # a moment, or it makes steps all the same
     body = [
-        f"{len(lost)} of the {len(job.nodes)} nodes of {job.id} do not answer: {_names(lost)}.",
+        f"{len(lost)} of the {len(job.nodes)} nodes of {job.id} do not answer: {named(sorted(lost), NAMED)}.",
         "It is not started elsewhere while ranks there may still run and write checkpoints; it goes on by itself when "
         "they are back, or known to be without power.",
         f"If you know that they write nothing any more: sickbay job restart {job.id}.",
@@ -70,8 +71,3 @@ def obey(s: JobSlice, r: Recovery, at: float) -> Recovery:
         entry = Entry(r.step, command.verb.upper(), at, command.by, why or "start it elsewhere", r.phase.value)
         r = replace(r, journal=(*r.journal, entry), unfenced=job.attempt if known and job else r.unfenced)
     return r
-
-
-def _names(names: Iterable[str]) -> str:
-    every = sorted(names)
-    return ", ".join(every[:NAMED]) + (f" and {len(every) - NAMED} more" if len(every) > NAMED else "")

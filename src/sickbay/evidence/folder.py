@@ -8,30 +8,35 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sickbay import atomic
 from sickbay.errors import EvidenceError
-from sickbay.evidence.keeping import USUAL, Kept, Limits, checked, described, is_name, outdated, refusal
+from sickbay.evidence.keeping import (
+    USUAL,
+    Keeper,
+    Kept,
+    Limits,
+    checked,
+    described,
+    is_name,
+    outdated,
+    refusal,
+    refuse_other_names,
+)
 from sickbay.model import Archive
 
 NO_LINKS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class FolderEvidence:
+class FolderEvidence(Keeper):
     """ports.EvidenceStore. Several threads of one controller put into it, one at a time."""
 
     def __init__(self, folder: Path, limits: Limits = USUAL, now: Callable[[], float] = time.time) -> None:
-        self._folder, self._limits, self._now = folder, limits, now
-        self._lock = threading.Lock()
-        self._trouble = ""
-
-    @property
-    def trouble(self) -> str:
-        return self._trouble
+        super().__init__(limits, now)
+        self._folder = folder
 
     def put(self, name: str, data: bytes) -> Archive:
         with self._lock:
@@ -48,8 +53,7 @@ class FolderEvidence:
             return described(name, data)
 
     def get(self, archive: Archive) -> bytes:
-        if not is_name(archive.name):
-            raise EvidenceError(f"{archive.name[:80]!r} is no name of an archive")
+        refuse_other_names(archive)
         try:
             return checked(archive, _read(self._folder / archive.name, archive.size))
         except FileNotFoundError:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sickbay.errors import EvidenceError
@@ -39,6 +40,19 @@ class Kept:
     at: float  # wall time
 
 
+class Keeper:
+    """How every evidence store begins: one put at a time, what it is bounded by, and why the last was not kept."""
+
+    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+        self._limits, self._now = limits, now
+        self._lock = threading.Lock()
+        self._trouble = ""
+
+    @property
+    def trouble(self) -> str:
+        return self._trouble
+
+
 def limits_of(settings: EvidenceSettings) -> Limits:
     return Limits(int(settings.archive_mb * MB), int(settings.total_mb * MB), settings.keep_days * DAY_S)
 
@@ -55,6 +69,11 @@ def name_of(key: str) -> str:
 def is_name(name: str) -> bool:
     """Could this be one of ours? A name from a record or a listing is asked before it is used."""
     return _NAME.fullmatch(name) is not None and ".." not in name
+
+
+def refuse_other_names(archive: Archive) -> None:
+    if not is_name(archive.name):
+        raise EvidenceError(f"{archive.name[:80]!r} is no name of an archive")
 
 
 def described(name: str, data: bytes) -> Archive:

@@ -6,33 +6,37 @@ client is made. Only objects under `evidence.prefix` with names of ours are list
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from sickbay.errors import EvidenceError, UserError
-from sickbay.evidence.keeping import Kept, Limits, checked, described, is_name, outdated, refusal
+from sickbay.evidence.keeping import (
+    Keeper,
+    Kept,
+    Limits,
+    checked,
+    described,
+    is_name,
+    outdated,
+    refusal,
+    refuse_other_names,
+)
 from sickbay.model import Archive
 from sickbay.settings import EvidenceSettings
 
 MOST_LISTED = 100_000  # objects: a prefix that others fill as well is no reason to list for ever
 
 
-class S3Evidence:
+class S3Evidence(Keeper):
     """ports.EvidenceStore."""
 
     def __init__(
         self, client: Any, bucket: str, prefix: str, limits: Limits, now: Callable[[], float] = time.time
     ) -> None:
-        self._client, self._bucket, self._limits, self._now = client, bucket, limits, now
+        super().__init__(limits, now)
+        self._client, self._bucket = client, bucket
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
-        self._lock = threading.Lock()
-        self._trouble = ""
-
-    @property
-    def trouble(self) -> str:
-        return self._trouble
 
     def put(self, name: str, data: bytes) -> Archive:
         with self._lock:
@@ -48,8 +52,7 @@ class S3Evidence:
             return described(name, data)
 
     def get(self, archive: Archive) -> bytes:
-        if not is_name(archive.name):
-            raise EvidenceError(f"{archive.name[:80]!r} is no name of an archive")
+        refuse_other_names(archive)
         body = self._asked("get_object", Key=self._prefix + archive.name)["Body"]
         try:
             return checked(archive, body.read(archive.size + 1))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sickbay.errors import UserError
 from sickbay.sim.drawn import draw
 from sickbay.sim.mutants.brain import BRAIN
 from sickbay.sim.mutants.company import COMPANY
@@ -94,6 +95,8 @@ def run_mutants(seeds: int, processes: int, named: str = "") -> int:
     """Try every mutant, or those whose name or whose own checker holds this word; 0 if each one dies."""
     began, survivors = time.monotonic(), []
     chosen = [n for n, mutant in enumerate(MUTANTS) if named in mutant.name or named in mutant.only]
+    if not chosen:
+        raise UserError(f"--only {named}: no mutant's name, and no checker that one is for, holds the word")
     context = multiprocessing.get_context("fork")
     with context.Pool(processes, maxtasksperchild=1) as pool:
         fates = [pool.apply_async(_try, (n, seeds)) for n in chosen]
