@@ -67,6 +67,54 @@ def test_a_node_that_was_ill_before_all_lost_their_power_may_be_treated_for_that
     assert complaints(ward, "HealthyLeftAlone") == []
 
 
+def test_many_are_those_who_are_away_now_also_if_they_went_one_by_one() -> None:
+    ward = unwatched()
+    for i in range(3):
+        ward.world.network.cut(names(i + 1, 1), "control", 7200.0)
+        ward.passes(1200.0)
+    treats(ward)
+    assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[0]
+
+
+def test_a_node_that_was_away_with_many_and_goes_away_again_alone_may_be_treated() -> None:
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    ward.passes(3600.0)
+    ward.world.network.cut([NODE], "control", 7200.0)
+    ward.passes(1200.0)
+    treats(ward)
+    assert complaints(ward, "HealthyLeftAlone") == []
+
+
+def test_a_straggler_may_be_treated_when_the_others_have_been_back_for_half_an_hour() -> None:
+    ward = unwatched()
+    cut = ward.world.network.cut(names(0, 8), "control")
+    ward.passes(1200.0)
+    ward.world.network.mend(cut, [name for name in names(0, 8) if name != NODE])
+    ward.passes(2000.0)
+    treats(ward)
+    assert complaints(ward, "HealthyLeftAlone") == []
+
+
+@pytest.mark.parametrize("cut", [4, 2])
+def test_a_job_may_be_given_up_that_died_before_many_were_cut_off_or_after_a_few_were(cut: int) -> None:
+    ward = unwatched()
+    ward.submit("llama")
+    if cut < 3:
+        ward.world.network.cut(names(0, cut), "both", 600.0)
+        ward.passes(900.0)
+    ward.world.gangs.stop(ward.world.jobs["llama"], "llama#1")
+    ward.passes(60.0)
+    if cut >= 3:
+        ward.world.network.cut(names(8, cut), "both", 7200.0)
+    recovery = a_recovery(RecoveryPhase.STOPPING)
+    version = ward.run.store.create(recovery)
+    ward.judge.look()
+    ward.run.store.archive(replace(recovery, phase=RecoveryPhase.FAILED), version, 1)
+    ward.world.note("tick")
+    assert complaints(ward, "NoJobGivenUp") == []
+
+
 def test_a_person_may_have_nodes_replaced_that_are_away() -> None:
     ward = unwatched()
     ward.world.network.cut(names(0, 8), "power", 7200.0)

@@ -268,3 +268,28 @@ def test_a_job_with_a_dead_node_that_nobody_may_reboot_waits_and_its_owner_knows
     w.ends_well()
     w.run.store.create(Command("order", "restart", "llama", "alice", "it is dead", w.world.now))
     w.until(lambda: w.world.jobs["llama"].attempt == 2, HOUR)
+
+
+def test_who_goes_away_beside_stragglers_that_are_treated_by_themselves_is_one_of_many() -> None:
+    w = ward(14)
+    w.passes(600.0)
+    cut = w.world.network.cut(names(0, 12), "control", for_s=20 * HOUR)
+    w.passes(1200.0)
+    w.world.network.mend(cut, names(0, 10))
+    w.passes(HOUR)
+    assert absence_of(w) is None
+    w.world.network.cut(names(12, 1), "control", for_s=3 * HOUR)
+    w.passes(4 * HOUR)
+    assert w.treatments("node-0012") == []
+    assert w.treatments("node-0011")  # a straggler
+
+
+def test_a_node_that_is_treated_for_its_absence_is_company_for_those_who_go_away_meanwhile() -> None:
+    """By its first treatment it is known that it is away, and not by our doing."""
+    w = ward(20)
+    w.passes(600.0)
+    w.world.network.cut(names(0, 1), "power", for_s=5 * HOUR)
+    w.until(lambda: w.treatments("node-0000"), HOUR)
+    w.world.network.cut(names(1, 2), "power", for_s=5 * HOUR)
+    w.passes(4 * HOUR)
+    assert w.treatments() == ["REBOOT"]

@@ -99,18 +99,20 @@ class Absences:
             self.due = None
             return
         self._stamp(now)
-        everybody = self._away(now)
+        missing = self._away(now)
+        everybody = [a for a in missing if not a.alone]
         away = [a for a in everybody if not a.held]
         seen = (case and case.step, case and case.absence and case.absence.split, case and case.approved,
-                tuple(everybody))  # fmt: skip
+                tuple(missing))  # fmt: skip
         if seen == self._seen and (self.due is None or now.watch < self.due):
             return
         self._seen = seen
-        scope = core.scope_of(away, self._view.members, self._settings.controller)
+        company = [a for a in missing if not a.held]
+        scope = core.scope_of(company, self._view.members, self._settings.controller)
         if case is not None and case.absence is not None:
             self._go_on(case, case.absence, away, scope, now)
         elif scope and core.lasts(away, now.watch):
-            self._open([a for a in away if core.belongs(a, scope)], scope, now)
+            self._open([a for a in away if core.belongs(a, scope)], scope, len(company) - len(away), now)
         self._count(everybody, now)
 
     def _stamp(self, now: Now) -> None:
@@ -127,20 +129,24 @@ class Absences:
             case = stored.value if stored else None
             if node is None or since is None:
                 continue
-            if core.is_alone(since, self._records.ledger) or core.excuse(node, case):
+            if core.is_left(since, self._records.ledger) or core.excuse(node, case):
                 continue
             if not core.is_known_dead(case, now.watch):
-                found.append(core.Absentee(name, since, core.keys_of(node), core.is_held(node)))
+                alone = core.is_alone(since, self._records.ledger)
+                found.append(core.Absentee(name, since, core.keys_of(node), core.is_held(node), alone))
         return found
 
-    def _open(self, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:
+    def _open(self, away: list[core.Absentee], scope: tuple[str, ...], beside: int, now: Now) -> None:
+        if not away:  # only those whose case was split
+            return
         known = self._view.records.get(core.NAME)
         record = known.value if known else NodeRecord(core.NAME, cluster=self._settings.cluster)
         again = bool(record.past) and now.watch - record.past[-1].ended <= core.SAME_S
         record = replace(record, last_n=record.last_n + 1)
         case = core.open_case(
-            away, scope, self._view.members, n=record.last_n, now=now.watch, at=now.wall, cluster=self._settings.cluster
-        )
+            away, scope, self._view.members, beside, n=record.last_n, now=now.watch, at=now.wall,
+            cluster=self._settings.cluster,
+        )  # fmt: skip
         if not again and case.absence is not None:
             case = self._telling(case, words.began(case, case.absence, now.wall), "began")
         self._records.put_case(case, False, ())

@@ -39,6 +39,7 @@ class Absentee:
     since: float  # watch time
     keys: tuple[str, ...]  # "pool:x" and what it shares with others: "rack=r7", "driver=570"
     held: bool = False  # by somebody else: it belongs to what many share, and is not missed
+    alone: bool = False  # it is treated by itself: company for whoever goes away now, and no member
 
 
 # --- who is away ------------------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def excuse(node: Node, case: Case | None) -> str:
         return node.leaving
     if node.machine in DEAD:
         return f"its provider calls it {node.machine}"
-    if case is not None and _by_our_doing(case):
+    if case is not None and _by_our_doing(case) and not is_only_evidence(case):
         return f"it is being treated in {case.id}"
     return ""
 
@@ -84,8 +85,13 @@ def is_known_dead(case: Case | None, now: float, after_s: float = 86_400.0) -> b
 
 
 def is_alone(since: float, ledger: Ledger) -> bool:
-    """Was the case about many split, or closed, since this node went away?"""
-    return since <= max(ledger.split_at, ledger.left_at)
+    """Was the case about many split since this node went away? Then it is treated by itself."""
+    return since <= ledger.split_at
+
+
+def is_left(since: float, ledger: Ledger) -> bool:
+    """Did people close the case about many since? Then it is theirs, and nobody's company."""
+    return since <= ledger.left_at
 
 
 # --- are they many, and what do they share ----------------------------------------------------------------------------
@@ -152,13 +158,13 @@ def _by_kind(away: Sequence[Absentee]) -> dict[str, Counter[str]]:
 
 
 def open_case(
-    away: Sequence[Absentee], scope: tuple[str, ...], members: Mapping[str, int], *, n: int, now: float, at: float,
-    cluster: str,
+    away: Sequence[Absentee], scope: tuple[str, ...], members: Mapping[str, int], beside: int = 0,
+    *, n: int, now: float, at: float, cluster: str,
 ) -> Case:  # fmt: skip
-    """A person owns it from the start; no node is touched."""
-    shared = shared_by(away, members)
+    """A person owns it from the start; no node is touched. `beside`: so many more are away and treated alone."""
+    shared = shared_by(away, members) + (f" ({beside} more are away and treated by themselves)" if beside else "")
     absence = Absence(scope, shared, min(a.since for a in away), len(away), len(away), _names(away))
-    why = f"{len(away)} nodes are away together; what they share: {shared}"
+    why = f"{len(away) + beside} nodes are away together; what they share: {shared}"
     diagnosis = Diagnosis(
         FAULT, Place(""), Severity.MONITOR, When.IDLE, 0.9, (why,), at, "monitor.nodes-absent", "monitor"
     )

@@ -15,25 +15,25 @@ NAMED = 8
 
 def began(case: Case, absence: Absence, at: float) -> Notice:
     body = [
-        f"{absence.count} nodes stopped answering at the same time: {named(absence.names, NAMED, absence.most)}.",
+        f"{_nodes(absence.count)} stopped answering at the same time: {named(absence.names, NAMED, absence.most)}.",
         f"What they share: {absence.shared}. Look there first.",
         "None of them is cordoned or treated. Jobs with ranks there are not started elsewhere while those ranks may "
         "still run and write. Who comes back goes on as before; this case ends by itself.",
         _choices(case),
     ]
-    title = f"{absence.count} nodes are away together"
+    title = f"{absence.count} nodes are away together" if absence.count > 1 else "One more node is away"
     return Notice(f"{case.id}/began", "urgent", title, "\n".join(body), case.id, at)
 
 
 def lost(case: Case, absence: Absence, gpus: int, jobs: Sequence[str], at: float) -> Notice:
     standing = f"Jobs that stand still for it: {named(jobs, NAMED)}." if jobs else ""
     body = [
-        f"{absence.count} nodes ({gpus} GPUs) have been away for an hour: {named(absence.names, NAMED, absence.most)}. "
-        f"What they share: {absence.shared}.",
+        f"{_nodes(absence.count)} ({gpus} GPUs) have been away for an hour: "
+        f"{named(absence.names, NAMED, absence.most)}. What they share: {absence.shared}.",
         *([standing] if standing else []),
         _choices(case),
     ]
-    title = f"{absence.count} nodes have been away for an hour"
+    title = f"{_nodes(absence.count)} have been away for an hour"
     return Notice(f"{case.id}/lost", "urgent", title, "\n".join(body), case.id, at)
 
 
@@ -43,7 +43,7 @@ def ended(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
         return None
     how = "left to people" if case.phase is Phase.DISMISSED else "over"
     body = f"{why[:1].upper()}{why[1:]}. At its worst {absence.most} were away."
-    return Notice(f"{case.id}/over", "info", f"The absence of {absence.most} nodes is {how}", body, case.id, at)
+    return Notice(f"{case.id}/over", "info", f"The absence of {_nodes(absence.most)} is {how}", body, case.id, at)
 
 
 def _choices(case: Case) -> str:
@@ -52,3 +52,7 @@ def _choices(case: Case) -> str:
         f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
         "(exchange those still away)."
     )
+
+
+def _nodes(count: int) -> str:
+    return f"{count} nodes" if count != 1 else "1 node"
