@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from sickbay import wire
 from sickbay.controller.drafts import Draft, Writers
 from sickbay.errors import StaleWrite, StoreError
 from sickbay.kube import names
 from sickbay.kube.access import from_kubeconfig
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
-from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery, Verb
+from sickbay.model import Case, Command, Entry, Ledger, NodeRecord, Part, Pause, Recovery, Verb
 from sickbay.stores.kubernetes import KubernetesStore
 from sickbay.stores.kubernetes_objects import name_of
 from testbed.cluster import Cluster
@@ -209,12 +211,40 @@ def test_describe_says_first_what_a_person_wants_with_times_that_can_be_read(
     assert "sickbay case show gpu-7.3" in told
 
 
+def test_describe_of_a_case_fits_on_a_screen_and_shows_no_time_as_a_number(
+    cluster: Cluster, store: KubernetesStore, namespace: str
+) -> None:
+    """It was 234 lines for a case that had been treated, with times as 1.79e+09."""
+    store.create(treated_case("gpu-7.3"), epoch=1)
+    said = cluster.kubectl("describe", "nc", "gpu-7.3", "-n", namespace)
+    assert len(said.splitlines()) <= 60, said
+    assert "e+09" not in said
+
+
+def test_a_record_that_an_earlier_version_wrote_as_a_tree_is_read_and_gone_on_with(
+    open_store: OpenStore, store: KubernetesStore, api: Api, namespace: str
+) -> None:
+    case = treated_case("gpu-7.3")
+    version = store.create(case, epoch=1)
+    path = names.custom(namespace, "nodecases", "gpu-7.3")
+    tree = msgspec.json.decode(wire.encode(case))
+    api.patch(path, [{"op": "replace", "path": "/record", "value": tree}], Anything, how="json")
+    found = open_store().get(Case, case.id)
+    assert found is not None
+    assert found.version > version
+    assert found.value == case
+    store.commit(replace(case, refusal="once more"), found.version, 1)
+    again = open_store().get(Case, case.id)
+    assert again is not None
+    assert again.value.refusal == "once more"
+
+
 def test_a_rung_that_was_never_tried_is_not_shown(cluster: Cluster, store: KubernetesStore, namespace: str) -> None:
     store.create(replace(a_case("gpu-7.3"), rung=Verb.REBOOT), epoch=1)  # a relapse: treatment starts above it
     assert "REBOOT" not in cluster.kubectl("get", "nc", "-n", namespace, "-o", "jsonpath={.items[*].shown.rung}")
 
 
-def test_every_kind_has_columns_and_its_record_can_be_read_as_yaml(
+def test_every_kind_has_columns_and_its_record_can_be_read_with_kubectl(
     cluster: Cluster, store: KubernetesStore, namespace: str
 ) -> None:
     for value in builders.ONE_OF_EACH:
@@ -234,7 +264,17 @@ def test_every_kind_has_columns_and_its_record_can_be_read_as_yaml(
         "fleet",
     ):
         assert word in shown
-    assert "NVRM: Xid 79" in cluster.kubectl("get", "nc", "n1.1", "-n", namespace, "-o", "yaml")
+    record = cluster.kubectl("get", "nc", "n1.1", "-n", namespace, "-o", "jsonpath={.record.json}")
+    assert "NVRM: Xid 79" in msgspec.json.decode(record)["diagnoses"][0]["because"][0]
+
+
+def treated_case(key: str) -> Case:
+    """As long as they get in practice: a ladder of three rungs and what the node's record holds."""
+    at, case = 1_790_000_000.0, a_case(key)
+    story = tuple(Entry(i, "DONE", at + i, "sickbay", f"step {i} is done", "DRAINING") for i in range(24))
+    times = tuple(("DRAINING", at + i) for i in range(24))
+    known = NodeRecord(case.node, seen={"a": 1, "b": 2})
+    return replace(case, journal=story, timeline=times, opened_at=at, record=known)
 
 
 PAUSE = """

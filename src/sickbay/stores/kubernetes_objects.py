@@ -1,7 +1,8 @@
 """Our records as custom resources: which kind, under which name, and what a person sees in `kubectl get`.
 
-Called by stores/kubernetes.py. The record travels whole under `record`, as sickbay.wire writes it; `shown` is made from
-it for the printer columns in deploy/kubernetes/crds and is never read back. It must never do IO.
+Called by stores/kubernetes.py. The record travels whole under `record`, as sickbay.wire writes it: as a tree, or, where
+that is long (LONG), as one line of text under `record.json`. Both are read whatever the kind. `shown` is made from it
+for the printer columns in deploy/kubernetes/crds and is never read back. It must never do IO.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ ENDED, CONSUMED, NODE = f"{GROUP}/ended", f"{GROUP}/consumed", f"{GROUP}/node"  
 LONGEST_LABEL, LONGEST_SHOWN = 63, 200
 MOST_ABOUT = 8  # newest lines of a journal
 MOST_CONSUMED = 64  # ids of commands that one object carries until they are deleted
+
+# `kubectl describe` prints a tree field by field: 200 lines that nobody reads, below the ten that a person wants.
+LONG = (Case, Recovery)
+PACKED = 2  # schema of a record in one line: a version from before it says so, and leaves the object as it is
 
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
@@ -86,6 +91,7 @@ def body(
     """The object to write; `version` 0 creates. StoreError when it could not be read back (an infinity, a NaN)."""
     record = _lean(type(value), wire.encode(value))
     wire.decode(type(value), record)
+    record = _packed(record, value.cluster) if isinstance(value, LONG) else record
     key = records.key_of(value)
     metadata: dict[str, Any] = {
         "name": name or name_of(key),
@@ -119,11 +125,35 @@ def _empty(kind: Any) -> Mapping[str, bytes]:
     return found
 
 
+class _Line(msgspec.Struct, omit_defaults=True):
+    """A record in one line of text."""
+
+    json: str = ""
+    schema: int = 0
+    cluster: str = ""
+
+
+def _packed(record: bytes, cluster: str) -> bytes:
+    return msgspec.json.encode(_Line(record.decode(), PACKED, cluster))
+
+
+def unpacked(kind: type[Any], raw: bytes) -> bytes:
+    """The record itself, in whichever form it was written."""
+    try:
+        line = msgspec.json.decode(raw, type=_Line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return raw  # whoever reads it says what is wrong with it
+    if line.json and line.schema > PACKED:
+        raise Unreadable(wire.newer(kind, line.schema))
+    return line.json.encode() or raw
+
+
 def stored_in(kind: type[Any], found: Object) -> Stored[Any]:
     """Unreadable, with the object's name, if what it says cannot be read."""
     try:
         key = "" if kind in records.PEOPLE else found.key  # people may apply theirs without one
-        return Stored(records.read(kind, key, bytes(found.record)), found.metadata.version, found.epoch)
+        record = unpacked(kind, bytes(found.record))
+        return Stored(records.read(kind, key, record), found.metadata.version, found.epoch)
     except Unreadable as error:
         raise Unreadable(f"{KINDS[kind].plural}/{found.metadata.name}: {error}") from error
 
