@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.model import Event, Failed, Phase, Started, Verb
+from sickbay.model import Case, Command, Event, Failed, Phase, Started, Unguarded, Verb
 from sickbay.settings import Limit
 from tests.sim.removed import Removed, both, notices, row, rule, wrapped
 from tests.sim.ward import Ward, a_policy, names
@@ -267,3 +267,45 @@ def test_a_case_that_may_only_be_watched_is_not_looked_at_many_times_a_second_ho
     ward.run.on_turn.append(lambda: turns.append(ward.world.now))
     ward.passes(600.0)
     assert len(turns) < 120
+
+
+def _told_of(ward: Ward, case: Case) -> list[tuple[str, str]]:
+    """(level, what the title ends with) of each notice about this case."""
+    return [(n.level, n.title.rpartition("(")[2].rstrip(")")) for n in ward.run.mailbox.notices if n.case == case.id]
+
+
+def test_a_person_is_asked_once_for_their_word_and_told_once_that_it_was_done() -> None:
+    """Nobody was asked before the case had waited for a day; each time a node was closed again it was told again."""
+    ward = Ward(policy=a_policy(approval=("REPLACE",)))
+    ward.world.strike("sram", SICK, 0, cure="replace")
+    ward.until(lambda: (case := ward.case(SICK)) is not None and "approval" in case.refusal, 14_400.0, step=20.0)
+    ward.passes(7200.0)
+    case = ward.case(SICK)
+    assert case is not None
+    assert _told_of(ward, case) == [("info", "being closed for new work"), ("urgent", "REPLACE waits for your word")]
+    asked = next(n for n in ward.run.mailbox.notices if n.case == case.id and n.level == "urgent")
+    assert f"sickbay case approve {case.id} --verb REPLACE" in asked.body
+    order = Command("yes", "approve", case.id, "alice", "go", ward.world.now, {"verb": "REPLACE"})
+    ward.run.store.create(order)
+    ward.world.note("person", SICK, act="approve", by="alice", case=case.id, verb="REPLACE")
+    ward.until_ended(SICK)
+    assert _told_of(ward, case)[2:] == [("info", "well, or gone for good")]
+    ward.ends_well()
+
+
+def test_a_node_that_is_closed_again_in_the_same_case_is_not_told_of_again() -> None:
+    ward = Ward()
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    refused: list[str] = []
+
+    def not_let_in(action: Any, go: Any) -> Any:
+        if action.call and len(refused) < 2:
+            refused.append(action.key)
+            return Unguarded("somebody looked at it just then")
+        return go(action)
+
+    ward.door.on[Verb.REBOOT] = not_let_in
+    ended = ward.until_ended(SICK)
+    assert [phase for phase, _ in ended.timeline].count("CORDONING") == 3
+    assert [words for _, words in _told_of(ward, ended)] == ["being closed for new work", "well, or gone for good"]
+    ward.ends_well()

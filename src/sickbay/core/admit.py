@@ -55,6 +55,7 @@ class Refusal:
     full: str = ""  # scope whose limit is full
     setting: str = ""  # of that limit
     most: int = 0
+    asks: Verb | None = None  # only a person's word is missing, for this
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _breaker(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: fl
 def _approval(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
     if r.verb.value not in policy.approval or r.approved:
         return None
-    return Refusal(f"{r.verb} needs a person's approval: sickbay case approve {r.case}", now + AGAIN_S)
+    return Refusal(f"{r.verb} needs a person's approval: sickbay case approve {r.case}", now + AGAIN_S, asks=r.verb)
 
 
 def _maintenance(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:

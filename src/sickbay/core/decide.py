@@ -204,8 +204,24 @@ def _conclude(turn: Turn) -> Decision:
         condemn = _condemned(case)
     if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:
         case = replace(case, refusal=turn.s.refusal.why, retry_at=turn.s.refusal.again_at)
+        case = _asked(turn, case, turn.s.refusal.asks)
     opened = turn.s.case is None and case is not None
     return Decision(record, case, opened, ended, tuple(turn.consumed), condemn)
+
+
+ASKED = "ASKED"  # in the journal: a person was told that their word is missing
+
+
+def _asked(turn: Turn, case: Case, verb: Verb | None) -> Case:
+    """Who is not told cannot give their word: once for each verb, and once more after they had it begin anew."""
+    if verb is None:
+        return case
+    anew = max((n for n, e in enumerate(case.journal) if e.event == Event.RETRIED), default=0)
+    if any(e.event == ASKED and e.why.startswith(f"{verb} ") for e in case.journal[anew:]):
+        return case
+    at, notice = turn.ctx.now.wall, explain.asks(case, verb, turn.ctx.catalog, turn.ctx.now.wall)
+    case = machine.note(case, ASKED, at=at, by="sickbay", why=f"{verb} waits for a person's word")
+    return replace(case, notices=(*case.notices, notice)[-8:])
 
 
 def _condemned(case: Case) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,21 @@ from sickbay.catalog import Catalog
 from sickbay.core import absence_words, quiet, suspicion
 from sickbay.core.moment import moment
 from sickbay.core.naming import named
-from sickbay.model import Blame, Case, Diagnosis, Doubt, Entry, Fault, Finding, Notice, Phase, Recovery, RecoveryPhase
+from sickbay.model import (
+    Blame,
+    Case,
+    Diagnosis,
+    Doubt,
+    Entry,
+    Event,
+    Fault,
+    Finding,
+    Notice,
+    Phase,
+    Recovery,
+    RecoveryPhase,
+    Verb,
+)
 
 PHASE_WORDS: dict[Phase, str] = {
     Phase.SUSPECTED: "under suspicion",
@@ -63,6 +77,8 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
         return absence_words.ended(case, case.absence, why, at) if case.phase in ENDED else None
     if case.phase is Phase.DISMISSED and not case.ours and quiet.let_go_by_us(case):
         return None  # never marked, and the one case about what many share has told people
+    if _is_known(case):
+        return None
     what = headline(case.diagnoses, catalog)
     subject = case.factor or case.node
     title = f"{subject}: {what} ({PHASE_WORDS[case.phase]})"
@@ -70,6 +86,26 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     body += [f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3]
     body += _todo(case)
     return Notice(f"{case.id}/{case.step}", level, title, "\n".join(body), case.id, at)
+
+
+def asks(case: Case, verb: Verb, catalog: Catalog, at: float) -> Notice:
+    """The policy says that a person decides about this: here they are asked."""
+    body = [
+        f"{case.node} is {PHASE_WORDS[case.phase]}: {verb} is next, and policy.approval says that a person decides.",
+        *[f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3],
+        f"Yes: sickbay case approve {case.id} --verb {verb}. What was tried: sickbay case show {case.id}. To let the "
+        f"node go instead: sickbay case abort {case.id}.",
+    ]
+    title = f"{case.node}: {headline(case.diagnoses, catalog)} ({verb} waits for your word)"
+    return Notice(f"{case.id}/{case.step}/asks/{verb}", "urgent", title, "\n".join(body), case.id, at)
+
+
+def _is_known(case: Case) -> bool:
+    """Closed once more in the same case, or gone by itself before anybody was told of it: nobody has to know."""
+    if case.phase is Phase.CORDONING:
+        return sum(phase == Phase.CORDONING for phase, _ in case.timeline) > 1
+    gone = bool(case.journal) and case.journal[-1].event == Event.CLEARED
+    return case.phase is Phase.DISMISSED and gone and not case.ours
 
 
 def about(case: Case, title: str, why: str, level: str, at: float) -> Notice:

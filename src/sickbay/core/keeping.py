@@ -45,7 +45,7 @@ def patience(s: NodeSlice, d: Decision) -> float:
         return LATER_S if _is_only_sight(s.record, d.record) else NOW
     if before is None or d.ended or (case.held, case.paused) != (before.held, before.paused):
         return NOW  # a hold and its end too: nobody may read "held" beside something that is being done
-    if case.phase is before.phase and case.pending == before.pending:
+    if case.phase is before.phase and case.pending == before.pending and case.notices == before.notices:
         return _at_rest(case) if case.refusal == before.refusal else SOON_S  # merged from findings that still stand
     return SOON_S if _harms_nobody(s, case) else NOW
 
