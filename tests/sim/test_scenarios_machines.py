@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from sickbay.model import Phase
-from tests.sim.ward import Ward, names
+from sickbay.settings import Limit
+from tests.sim.ward import Ward, a_policy, names
 
 HOUR, DAY = 3600.0, 86_400.0
 SICK = "node-0005"
@@ -81,5 +82,36 @@ def test_a_successor_that_never_comes_leaves_its_case_with_a_person() -> None:
     ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
     ward.passes(2 * DAY)
     assert ward.world.nodes[SICK].gone
-    assert [n for n in ward.run.mailbox.notices if SICK in n.title + n.body]
+    case = ward.case(SICK)
+    assert case is not None
+    assert case.phase is Phase.ESCALATED
+    assert "no other has come" in case.journal[-1].why
+    assert [n for n in ward.run.mailbox.notices if n.level == "urgent" and "no other has come" in n.body]
+    ward.says("abort", case)
+    ward.until(lambda: ward.case(SICK) is None)
+    ward.ends_well()
+
+
+def test_a_provider_without_stock_does_not_empty_the_fleet() -> None:
+    ward = Ward(policy=a_policy(max_out=Limit(count=2), at_once=Limit(count=1)))
+    ward.world.provider.habits = {"never": 1.0}
+    for name in names(0, 6):
+        ward.world.strike("row_remap_failed_64", name, 2, cure="replace")
+        ward.passes(4 * HOUR)
+    ward.passes(1 * DAY)
+    assert len([n for n in ward.world.nodes.values() if n.gone]) == 2
+    ward.is_sound()
+
+
+def test_a_machine_that_its_provider_only_started_again_is_examined_before_it_works() -> None:
+    ward = Ward()
+    ward.world.provider.habits = {"same-instance": 1.0}
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="power_cycle")
+    ward.until(lambda: ward.facts("treat-end", SICK))
+    ward.passes(6 * HOUR)
+    case = ward.case(SICK)
+    assert case is not None
+    assert case.phase is Phase.ESCALATED  # its row says that only an operator clears it
+    assert Phase.VERIFYING in [entry.phase for entry in case.journal]
+    assert ward.world.nodes[SICK].mark == case.id
     ward.ends_well()

@@ -256,14 +256,16 @@ def counts_drains(policy: Policy) -> bool:
 
 
 def is_needed(seat: Seat, case: Case | None) -> bool:
-    """Out seats last as long as the case is open, treat seats as long as a treatment may be under way."""
+    """Out seats last as long as the case is open, treat seats as long as a treatment may be under way. A machine that
+    went and has no successor is out, and nobody treats it."""
     if case is None:
         return False
     if seat.kind == OUT:
         return case.phase is not Phase.SUSPECTED
     if seat.kind == EVICT:
         return case.phase in (Phase.HOLDING, Phase.DRAINING)
-    return case.phase in (Phase.REPAIRING, Phase.QUEUED) or case.unfinished is not None
+    lost = case.unfinished is not None and case.phase is Phase.ESCALATED and case.unfinished.verb is Verb.REPLACE
+    return case.phase in (Phase.REPAIRING, Phase.QUEUED) or (case.unfinished is not None and not lost)
 
 
 def sweep(ledger: Ledger, cases: Mapping[str, Case]) -> Ledger:

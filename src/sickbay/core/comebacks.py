@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from sickbay.model import Case, NodeRecord, Phase, Verb
+from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
 from sickbay.settings import Policy
 
 MOST = 2  # replacements of one node within policy.relapse_s that nobody has to be asked for
@@ -22,6 +22,34 @@ def note(record: NodeRecord, case: Case, now: float) -> NodeRecord:
         return record
     kept = {**record.replaced, case.id: now}
     return replace(record, replaced=dict(list(kept.items())[-REMEMBERED:]))
+
+
+def has_left(case: Case) -> bool:
+    """Did the machine of this ended case leave with a REPLACE? Not where its provider only started it again."""
+    replaced = case.phase is Phase.RESOLVED and Verb.REPLACE in case.rungs_tried
+    return replaced and case.journal[-1].event != Event.DONE
+
+
+def awaits_successor(case: Case) -> bool:
+    """Its REPLACE was sent and is not answered: that the old machine is gone is half of it. Until the other one is
+    there, or a person lets it go, the node counts as out: else a provider without stock empties a pool."""
+    sent = case.pending if case.phase is Phase.REPAIRING else case.unfinished
+    waits = case.phase in (Phase.REPAIRING, Phase.QUEUED, Phase.ESCALATED)
+    return waits and sent is not None and sent.verb is Verb.REPLACE and sent.sends > 0
+
+
+def no_successor(case: Case) -> str:
+    return (
+        f"{case.node} was to be replaced: the old machine ({case.instance}) is gone and no other has come. Ask the "
+        f"provider for capacity; the case ends when one joins as {case.node}, or by sickbay case abort {case.id}"
+    )
+
+
+def is_same_machine(case: Case, node: Node | None) -> bool:
+    """The provider says that it replaced the machine, and started the very same one again."""
+    sent = case.pending
+    booted = node is not None and sent is not None and bool(sent.before.boot_id) and node.boot_id != sent.before.boot_id
+    return node is not None and booted and node.instance == case.instance and not node.gone
 
 
 def why_not_again(record: NodeRecord, case: Case, returned: Collection[str], policy: Policy, now: float) -> str:

@@ -109,6 +109,8 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
     """What people and providers did to the node."""
     node = turn.s.node
     if turn.s.gone or (node is not None and node.gone):
+        if comebacks.awaits_successor(case):
+            return None
         return (Event.GONE, "the provider says the machine no longer exists", "platform")
     if case.factor and turn.s.over and not case.cancelled:
         return (Event.CLEARED, turn.s.over, "sickbay")
@@ -198,7 +200,7 @@ def _conclude(turn: Turn) -> Decision:
             record = suspicion.note_check(record, case.plan.verify_with)
         if turn.s.node is not None and case.instance not in ("", turn.s.node.instance, turn.s.node.uid):
             record = replace(record, past=())  # the record is about the new machine by now
-        elif case.phase is Phase.RESOLVED and (case.rung is Verb.REPLACE or turn.s.gone):
+        elif case.phase is Phase.RESOLVED and (comebacks.has_left(case) or turn.s.gone):
             record = replace(record, latched=(), doubts=(), lemon="")
         record = comebacks.note(record, case, now.watch)
         condemn = _condemned(case)
@@ -226,7 +228,7 @@ def _asked(turn: Turn, case: Case, verb: Verb | None) -> Case:
 
 def _condemned(case: Case) -> tuple[tuple[str, str], ...]:
     """Parts that left with a replaced machine. Should one of them come back, it is refused."""
-    if case.phase is not Phase.RESOLVED or Verb.REPLACE not in case.rungs_tried:
+    if not comebacks.has_left(case):
         return ()
     return tuple((d.part, f"{d.fault} in case {case.id}") for d in case.diagnoses if d.part)
 

@@ -171,6 +171,8 @@ REFUTED = "a later observation does not show it any more; it is examined instead
 
 
 def _queued(turn: Turn, case: Case) -> Said:
+    if turn.s.gone and comebacks.awaits_successor(case):
+        return (Event.EXHAUSTED, comebacks.no_successor(case))
     if case.examine:
         return (Event.UNTREATED, "examined only, no treatment")
     if is_refuted(turn, case):
@@ -214,7 +216,7 @@ def _repairing(turn: Turn, case: Case) -> Said:
     if not isinstance(outcome, Done):
         return _failure(turn)
     assert verb is not None
-    if verb is Verb.REPLACE:
+    if verb is Verb.REPLACE and not comebacks.is_same_machine(case, turn.s.node):
         return (Event.REPLACED, outcome.detail or "the machine was replaced")
     devices = frozenset({case.pending.place.device} - {""}) if case.pending else frozenset()
     turn.record = triage.clear_by_treatment(turn.record, verb, devices, turn.ctx.catalog)

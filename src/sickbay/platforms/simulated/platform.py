@@ -190,10 +190,11 @@ class SimulatedPlatform:
         if node.mark not in ("", case, action.args.get("adopts")):
             return Failed(f"{node.name} carries the mark of {node.mark}")
         if not (node.mark == case and node.closed):
+            was = {"was": node.mark} if node.mark and node.closed else {}  # closed in our name already
             self._write_mark(node, case)
             sick, gate = not self.world.truly_healthy(node.name), node.gate
             held = ",".join(node.others) or "-"
-            self.world.note("cordon", node.name, case=case, others=held, sick=sick, gate=gate)
+            self.world.note("cordon", node.name, case=case, others=held, sick=sick, gate=gate, **was)
             self.world.touch(node)
         held = f"; also held by {', '.join(node.others)}" if node.others else ""
         return Done(f"{node.name} is closed for new work{held}")

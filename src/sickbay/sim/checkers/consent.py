@@ -90,8 +90,8 @@ class InMaintenance(Checker):
     floor: ClassVar[float] = 0.5
 
     def fact(self, fact: Fact) -> None:
-        if fact.kind not in ("cordon", "treat-start") or self.world.nodes[fact.node].gate:
-            return
+        if fact.kind not in ("cordon", "treat-start") or self.world.nodes[fact.node].gate or "was" in fact.detail:
+            return  # whoever was closed in our name already is not taken out by being adopted
         windows, case = self.policy_of(fact.node).windows, case_of(fact)
         known = self.judge.as_it_is(case)
         stuck = self.world.nodes[fact.node].stuck or fact.detail.get("stuck", "-") != "-"

@@ -28,9 +28,10 @@ class EveryStateHasAnExit(Checker):
         for case in cases.values():
             if case.phase is Phase.ESCALATED:
                 self.expect(case.id in told, None, f"{case.id} rests with a person, and no notice says so")
+        marks = {mark for case in cases.values() for mark in (case.id, case.adopts)}
         for node in self.world.nodes.values():
             if node.mark and node.present:
-                self.expect(node.mark in cases, None, f"{node.name} carries the mark of {node.mark}, which is no case")
+                self.expect(node.mark in marks, None, f"{node.name} carries the mark of {node.mark}, which is no case")
         for stored in self.run.store.list(Ledger):
             self._closes(stored.value)
         for stored_job in self.run.store.list(Recovery):

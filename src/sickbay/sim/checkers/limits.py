@@ -19,6 +19,7 @@ from sickbay.sim.world import Fact
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
+LOST_S = 3600.0  # a REPLACE may take so long, by the shortest ladder
 DATED_S = 120.0  # how far the judge's date of a decision may be off: two turns
 
 
@@ -44,6 +45,10 @@ class WithinLimits(Checker):
             return
         node = self.world.nodes[fact.node]
         nodes = self.world.nodes
+        if was := fact.detail.get("was"):  # a mark without a record is adopted: the node was closed before
+            if self._taken.get(fact.node) == was:
+                self._taken[fact.node] = str(fact.detail["case"])
+            return
         self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and self._is_out(nodes[n])}
         up = node.ready and not node.others and not node.gate
         if up and self._taken.get(fact.node) != fact.detail["case"]:
@@ -78,6 +83,7 @@ class TreatedFewAtOnce(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._treated: dict[str, str] = {}  # node -> key
+        self._since: dict[str, float] = {}
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "treat-end" and self._treated.get(fact.node) == fact.detail["key"]:
@@ -85,8 +91,16 @@ class TreatedFewAtOnce(Checker):
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._treated.pop(fact.node, None)
         if fact.kind == "treat-start":
-            self._treated[fact.node] = str(fact.detail["key"])
+            self._treated[fact.node], self._since[fact.node] = str(fact.detail["key"]), fact.t
+            self._forget_lost(fact.t)
             self._count(fact)
+
+    def _forget_lost(self, now: float) -> None:
+        """A machine that went an hour ago and has no successor is lost capacity: nobody treats it any more."""
+        for name in [n for n in self._treated if self.world.nodes[n].gone]:
+            since = self._since[name]
+            if now - since >= LOST_S - DATED_S - self.judge.leapt_s(since):
+                del self._treated[name]
 
     def _count(self, fact: Fact) -> None:
         pool = {n.name for n in self.world.nodes.values() if n.pool == self.world.nodes[fact.node].pool}
@@ -144,9 +158,9 @@ class FewInAWindow(_Windowed):
         if fact.kind != "cordon":
             return True
         case, first = str(fact.detail["case"]), fact.node not in self._closed
-        again = self._closed.get(fact.node) == case
+        again = self._closed.get(fact.node) == case or "was" in fact.detail
         self._closed[fact.node] = case
-        return node.ready and not node.others and not node.gate and (first or not again)
+        return node.ready and not node.others and not node.gate and ((first and "was" not in fact.detail) or not again)
 
 
 class FewJobsHurt(_Windowed):
