@@ -639,6 +639,7 @@ class Sighting:
     seen: float  # watch time
     jobs: tuple[str, ...] = ()
     factors: Mapping[str, str] = field(default_factory=dict)
+    came: tuple[str, ...] = ()  # "driver=590": of these, what had come to the node within the hour before
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,19 @@ from dataclasses import replace
 import pytest
 
 from sickbay.core import machine
-from sickbay.core.causes import Cause, case_of, find, find_slow, is_over, kept, reminder, widen, would_spread
+from sickbay.core.causes import (
+    Cause,
+    came_with,
+    case_of,
+    find,
+    find_slow,
+    is_over,
+    kept,
+    reminder,
+    taken_back,
+    widen,
+    would_spread,
+)
 from sickbay.core.decide import decide
 from sickbay.core.turn import NodeSlice
 from sickbay.model import Event, NodeRecord, Phase, Sighting, Verb
@@ -158,3 +170,40 @@ def test_nothing_is_done_that_would_bring_a_node_onto_what_is_suspected() -> Non
     assert would_spread(Verb.REBOOT, {"driver": "580"}, suspected, ()) == ""
     assert would_spread(Verb.REBOOT, {"driver": "580"}, suspected, suspected) == "driver=590"
     assert would_spread(Verb.REPLACE, {"driver": "590"}, suspected, ()) == ""
+
+
+def came(*nodes: str, at: float = 0.0) -> list[Sighting]:
+    """It began within the hour after driver 590 had come to these."""
+    return [replace(s, came=("driver=590",)) for s in seen(*nodes, at=at, driver="590")]
+
+
+def test_three_of_ten_that_fell_ill_right_after_a_driver_came_are_a_cause_in_a_fleet_too_small_for_chance() -> None:
+    cause = next(find_slow(came("n1", "n2", "n3"), {"fleet": 32, "driver=590": 10}, LIMITS), None)
+    assert cause is not None
+    assert cause.factor == "driver=590"
+    assert "within an hour after that had come" in cause.why
+
+
+def test_two_of_them_are_not_nor_three_of_forty() -> None:
+    assert list(find_slow(came("n1", "n2"), {"fleet": 32, "driver=590": 10}, LIMITS)) == []
+    assert list(find_slow(came("n1", "n2", "n3"), {"fleet": 64, "driver=590": 40}, LIMITS)) == []
+
+
+def test_what_is_as_common_without_the_driver_did_not_come_with_it() -> None:
+    others = seen("n7", "n8", "n9", driver="580")
+    assert list(find_slow([*came("n1", "n2", "n3"), *others], {"fleet": 32, "driver=590": 10}, LIMITS)) == []
+
+
+def test_that_it_came_with_a_value_is_remembered_when_it_is_seen_again() -> None:
+    again = seen("n1", at=7_200.0, driver="590")
+    assert kept([*came("n1"), *again], 7_200.0)[0].came == ("driver=590",)
+    elsewhere = seen("n1", at=7_200.0, driver="580")
+    assert kept([*came("n1"), *elsewhere], 7_200.0)[0].came == ()
+
+
+def test_a_value_that_is_still_there_is_what_it_came_with_and_one_that_is_not_was_taken_back() -> None:
+    on, off = {"driver": "590"}, {"driver": "580"}
+    assert came_with(came("n1"), "n1", ["nvlink-down"], on) == "driver=590"
+    assert came_with(came("n1"), "n1", ["gpu-lost"], on) == came_with(came("n1"), "n2", ["nvlink-down"], on) == ""
+    assert taken_back(came("n1"), "n1", ["nvlink-down"], off) == "driver=590"
+    assert taken_back(came("n1"), "n1", ["nvlink-down"], on) == ""

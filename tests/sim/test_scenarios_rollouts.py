@@ -17,9 +17,6 @@ def ward(nodes: int = 24) -> Ward:
     return Ward(nodes, policy=Policy(max_verb="REPLACE", approval=()), rack_size=8)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 4.7: the first two of a slow roll-out climb before the third shows the cause"
-)
 def test_a_bad_driver_that_spreads_one_node_in_half_an_hour_costs_no_machine() -> None:
     w = ward()
     w.world.rollouts.begin("driver", "590.1", every_s=1800.0, bad_share=1.0)
@@ -45,11 +42,45 @@ def test_an_agent_version_that_says_nothing_gets_no_node_treated(harm: str) -> N
     assert w.facts("cordon") == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 4.7: the first two of a slow roll-out climb before the third shows the cause"
-)
 def test_an_agent_version_that_sees_lost_gpus_everywhere_costs_no_machine() -> None:
     w = ward()
     w.world.rollouts.begin("agent", "2.0", every_s=600.0, bad_share=1.0, harm="lying")
     w.passes(10 * HOUR)
     assert "REPLACE" not in w.treatments()
+
+
+def test_a_bad_driver_on_a_small_fleet_is_seen_as_the_cause() -> None:
+    """Bad on three nodes of ten: too few for any test of chance."""
+    w = ward(32)
+    w.world.rollouts.begin("driver", "590.1", every_s=600.0, bad_share=0.3)
+    w.passes(12 * HOUR)
+    bad = {f.node for f in w.facts("rolled-out") if f.detail["bad"]}
+    assert len(bad) > 4
+    assert w.case("driver=590.1") is not None
+    assert "REPLACE" not in w.treatments()
+    assert len(w.treatments()) <= 3 * 4  # three nodes that showed it, at most three rungs each; nobody after them
+
+
+def test_what_a_roll_out_brings_and_takes_away_again_does_not_eat_the_budget_of_reboots() -> None:
+    """A round of refuted treatments would: a boot clears the verdict, the next one brings it back."""
+    w = ward(64)
+    w.world.rollouts.begin("driver", "590.1", every_s=600.0, bad_share=0.3)
+    w.passes(28 * HOUR)
+    w.world.strike("gpu_lost_79", "node-0063", 0, cure="reboot")
+    before = len(w.treatments("node-0063"))
+    w.passes(3 * HOUR)
+    given = [verb for f in w.facts("treat-start") if f.node != "node-0063" for verb in [f.detail["verb"]]]
+    assert given.count("REBOOT") <= 8
+    assert "REBOOT" in w.treatments("node-0063")[before:]
+
+
+def test_a_driver_that_is_taken_back_leaves_no_node_behind() -> None:
+    w = ward(24)
+    made = w.world.rollouts.begin("driver", "590.1", every_s=1800.0, bad_share=1.0)
+    w.passes(6 * HOUR)
+    w.world.rollouts.undo(made)
+    for name in made.has:
+        w.world.people.reboot(name)
+    w.passes(60 * HOUR)
+    closed = [n.name for n in w.world.nodes.values() if not n.serving()]
+    assert closed == [], w.story()

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sickbay import __version__
 from sickbay.agent.report import Self
 from sickbay.catalog import Catalog, Profile
 from sickbay.catalog.profile_file import read_profiles
@@ -89,7 +90,8 @@ class Knowledge:
         own = self._own_profiles(settings.profiles_file)
         self.type, self.why = instance_type(self.host, settings.instance_type, self.label, profiles=own)
         self.profile = profile_of(self.type, self.catalog, own) if self.type else None
-        self.factors = {**versions(self.host), **({"instance-type": self.type} if self.type else {})}
+        told = {"agent": __version__, "instance-type": self.type}
+        self.factors = {**versions(self.host), **{name: value for name, value in told.items() if value}}
         driver = self.host.read("/proc/driver/nvidia/version") is not None
         self.gpus = driver or bool(self.map.gpus) or (self.profile is not None and self.profile.gpus > 0)
 

@@ -100,6 +100,7 @@ class Desk(Asking):
 
     def listen(self, now: Now) -> None:
         """Agents that fell silent, and those that are back. A silent pool is one notice, so first count them all."""
+        self._monitor.note_changes(now)
         late, back = self._heartbeats.listen(now)
         for name in (*late, *back):
             self._monitor.note_instruments(self._view.nodes[name])
@@ -152,6 +153,7 @@ class Desk(Asking):
             busy=self._is_busy(node), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
+            taken_back=self._monitor.taken_back(case, node),
             stray=stray, lost=view.lost.pop(name, None),
             away_since=member.since, absent=member.absent, exchange=member.exchange,
             over=self._absences.over if name == absence.NAME else self._monitor.over.pop(name, ""),
@@ -350,7 +352,10 @@ class Desk(Asking):
                 refused[case.id] = admission.Refusal(why, now.watch + UNREAD_S)
 
     def _spreads(self, case: Case, verb: Verb | None) -> str:
-        return self._monitor.spreads(self._view.nodes.get(case.node), verb) if verb is not None else ""
+        node = self._view.nodes.get(case.node)
+        if verb is None:
+            return ""
+        return self._monitor.spreads(node, verb) or self._monitor.unproven(case, node, verb)
 
     def _has_settled(self, case: Case, policy: Policy, now: Now) -> bool:
         known = self._view.records.get(case.node)

@@ -32,6 +32,7 @@ class Monitor:
         self._slow = True
         self._tended = 0.0
         self._reminded: set[str] = set()
+        self._came: dict[str, dict[str, float]] = {}  # node -> value that came to it -> watch time
         self.over: dict[str, str] = {}  # factor -> why its case has ended by itself, until that is written
         self._silent: dict[str, set[str]] = defaultdict(set)  # pool -> nodes whose instruments say nothing
 
@@ -52,8 +53,24 @@ class Monitor:
         for latch in d.record.latched:
             fresh = latch.since == now.watch and latch.source == "agent"
             if fresh and self._catalog.faults[latch.fault].kind in REAL:
-                self._sightings.append(Sighting(s.node.name, latch.fault, now.watch, s.node.jobs, s.node.factors))
+                came = self._newly(s.node.name, now)
+                self._sightings.append(Sighting(s.node.name, latch.fault, now.watch, s.node.jobs, s.node.factors, came))
                 self._remember(replace(self._sightings[-1], jobs=()), now)
+
+    def _newly(self, name: str, now: Now) -> tuple[str, ...]:
+        """Values that have come to the node within the last hour."""
+        known = self._came.get(name, {})
+        return tuple(sorted(key for key, at in known.items() if now.watch - at <= causes.FOLLOWS_S))
+
+    def note_changes(self, now: Now) -> None:
+        """What came to nodes since the last pass, of what a boot or a roll-out may bring."""
+        while self._view.came:
+            name, keys = self._view.came.popitem()
+            known = {k: at for k, at in self._came.get(name, {}).items() if now.watch - at <= causes.FOLLOWS_S}
+            fresh = {key: now.watch for key in keys if key.partition("=")[0] in causes.SOFTWARE}
+            self._came[name] = {**fresh, **known}
+            if not self._came[name]:
+                del self._came[name]
 
     def _remember(self, sighting: Sighting, now: Now) -> None:
         """For the slow ones, and for the next leader: with the Ledger's next write."""
@@ -107,6 +124,25 @@ class Monitor:
         suspected = [f for f, s in self._view.cases.items() if s.value.factor and s.value.absence is None]
         key = causes.would_spread(verb, node.factors, suspected, self._view.by_boot) if node and suspected else ""
         return f"{verb} may bring it onto {key}, which is suspected ({self._view.cases[key].value.id})" if key else ""
+
+    def unproven(self, case: Case, node: Node | None, verb: Verb) -> str:
+        """Why no other machine is asked for yet: what ails this one came with its software; "" if it did not."""
+        if verb is not Verb.REPLACE or verb in case.approved or node is None:
+            return ""
+        faults = [d.fault for d in case.diagnoses]
+        key = causes.came_with(self._records.ledger.sightings, case.node, faults, node.factors)
+        return (
+            f"it began within an hour after {key} had come to {case.node}: another machine may get that too. Take it "
+            f"back and it is examined anew, or replace it all the same: sickbay case approve {case.id} --verb REPLACE"
+            if key else ""
+        )  # fmt: skip
+
+    def taken_back(self, case: Case | None, node: Node | None) -> str:
+        """What the case's faults had come with, if its node has nothing of it any more."""
+        sightings = self._records.ledger.sightings
+        if case is None or node is None or case.factor or not sightings:
+            return ""
+        return causes.taken_back(sightings, case.node, [d.fault for d in case.diagnoses], node.factors)
 
     def look(self, now: Now) -> None:
         """Open or widen the case about a factor that the recent sightings share."""

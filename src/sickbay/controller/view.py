@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
@@ -30,6 +30,8 @@ from sickbay.model import (
     Status,
 )
 from sickbay.ports import Stored
+
+HAD_MOST = 4096  # names that left and may never come back
 
 
 class View:
@@ -56,9 +58,12 @@ class View:
         self.heard: dict[str, None] = {}  # whose agent has given a sign of life since the last pass
         self.silent: set[str] = set()  # whose agent we no longer hear (controller/heartbeats.py)
         self.by_boot: set[str] = set()  # "driver=580": values that a node was seen to have after a boot and not before
+        self.came: dict[str, set[str]] = defaultdict(set)  # node -> values that it has and had not: seen by no pass yet
+        self._had: dict[str, Mapping[str, str]] = {}  # factors of machines that left, by name: their successors'
         self.answered: set[str] = set()  # seen ready by this very process: of others nobody knows when they went away
         self.unproved: set[str] = set()  # back from an absence with another boot, and not heard to be well since
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
+        self._watching = False  # a node not seen before is new: not while all are read for the first time
         self._due: list[tuple[float, str, str]] = []
         self._due_at: dict[tuple[str, str], float] = {}
 
@@ -78,11 +83,13 @@ class View:
         """A resync: what is not in it is not there any more."""
         seen = {n.name for n in fleet.nodes}
         self._deleted.clear()
+        self._watching = False
         for name in [n for n in self.nodes if n not in seen]:
             self._forget(name)
             self.touch_node(name)
         for node in fleet.nodes:
             self.put_node(node)
+        self._watching = True
         live = {j.id for j in fleet.jobs}
         for gone in [j for j in self.jobs if j not in live]:
             del self.jobs[gone]
@@ -102,6 +109,7 @@ class View:
         self.nodes[name] = node
         if old is not None and old.boot_id != node.boot_id and old.instance == node.instance:
             self._note_boot(old, node)
+        self._note_change(old.factors if old is not None else self._had.pop(name, None), node)
         if node.last_check and (old is None or old.last_check != node.last_check):
             self.heard[name] = None
         if node.jobs and (old is None or (old.factors is not node.factors and old.factors != node.factors)):
@@ -118,6 +126,16 @@ class View:
         """What a boot changed, another boot may change too."""
         if len(self.by_boot) < 256:
             self.by_boot |= {f"{k}={v}" for k, v in node.factors.items() if old.factors.get(k, v) != v}
+
+    def _note_change(self, before: Mapping[str, str] | None, node: Node) -> None:
+        """What came to it. Of one that nobody has seen before it is what few others have: only that may be new."""
+        if before is node.factors or (before is None and not self._watching):
+            return
+        for name, value in node.factors.items():
+            key = f"{name}={value}"
+            rare = before is None and 2 * self.members.get(key, 0) < self.members.get("fleet", 0)
+            if rare or (before is not None and before.get(name) != value):
+                self.came[node.name].add(key)
 
     def is_news(self, node: Node) -> bool:
         """Is a pass due for it at once? A sign of life from a node that nobody has anything against can wait for the
@@ -192,6 +210,8 @@ class View:
         if node is None:
             return
         self._uncount(node)
+        if len(self._had) < HAD_MOST:
+            self._had[name] = node.factors
         self.free.discard(name)
         self.silent.discard(name)
         self.away.pop(name, None)

@@ -82,7 +82,11 @@ SOFTWARE = frozenset({"driver", "image", "kernel", "efa", "nccl", "cuda", "vbios
 
 def kept(sightings: Iterable[Sighting], now: float) -> tuple[Sighting, ...]:
     """What is worth remembering: the newest of each node and fault within three days."""
-    newest = {(s.node, s.fault): s for s in sightings if now - s.seen <= SLOW_S}
+    newest: dict[tuple[str, str], Sighting] = {}
+    for s in (s for s in sightings if now - s.seen <= SLOW_S):
+        before = newest.get((s.node, s.fault))  # that it came with a value is not forgotten when it is seen again
+        came = {key for key in (before.came if before else ()) if _has(s, key)} | set(s.came)
+        newest[s.node, s.fault] = replace(s, came=tuple(sorted(came)))
     return tuple(sorted(newest.values(), key=lambda s: s.seen)[-KEPT:])
 
 
@@ -91,9 +95,14 @@ def find_slow(sightings: Sequence[Sighting], members: Mapping[str, int], limits:
     for fault in sorted({s.fault for s in sightings}):
         seen = [s for s in sightings if s.fault == fault]
         best = max((found for key in _keys(seen) if (found := _is_clear(key, seen, members, limits))), default=None)
+        after = max((found for key in _keys(seen) if (found := _came_with(key, seen, members, limits))), default=None)
         if best is not None:
             share, key, nodes = best
             why = f"{len(nodes)} nodes with {key} ({share:.0%} of them) show it within three days, and hardly any other"
+            yield Cause(key, fault, nodes, why)
+        elif after is not None:
+            share, key, nodes = after
+            why = f"{len(nodes)} nodes ({share:.0%} of those with {key}) showed it within an hour after that had come"
             yield Cause(key, fault, nodes, why)
 
 
@@ -113,6 +122,49 @@ def _is_clear(
         return None
     clear = by_chance(len(there), with_it, len(else_where), without) <= CHANCE
     return (share, key, tuple(sorted(there))) if clear else None
+
+
+FOLLOWS_S = 3_600.0  # what begins so soon after a value came to its node may well have come with it
+FOLLOWED = 0.1  # share of the nodes with a value that must have fallen ill so
+
+
+def _came_with(
+    key: str, seen: Sequence[Sighting], members: Mapping[str, int], limits: ControllerSettings
+) -> tuple[float, str, tuple[str, ...]] | None:
+    """For fleets too small for a test of chance: on enough nodes it began within an hour after the value had come to
+    that very node. Hardware that fails by itself does not wait for that."""
+    there = {s.node for s in seen if key in s.came}
+    alone = {s.node for s in seen} - {s.node for s in seen if _has(s, key)}
+    with_it, without = max(members.get(key, 0), len(there)), max(0, members.get("fleet", 0) - members.get(key, 0))
+    share, elsewhere = len(there) / max(1, with_it), len(alone) / max(1, without)
+    if len(there) < limits.common_cause_nodes or share < FOLLOWED or share <= 3 * elsewhere:
+        return None
+    return share, key, tuple(sorted(there))
+
+
+def came_with(sightings: Iterable[Sighting], node: str, faults: Iterable[str], carried: Mapping[str, str]) -> str:
+    """The value that a fault of this node came with, and that it still has; "" if none."""
+    return next((key for key in _came(sightings, node, faults) if _is_on(carried, key)), "")
+
+
+def taken_back(sightings: Iterable[Sighting], node: str, faults: Iterable[str], carried: Mapping[str, str]) -> str:
+    """Likewise, if it has nothing any more that its faults came with."""
+    keys = _came(sightings, node, faults)
+    return keys[0] if keys and not any(_is_on(carried, key) for key in keys) else ""
+
+
+def _came(sightings: Iterable[Sighting], node: str, faults: Iterable[str]) -> list[str]:
+    told = set(faults)
+    return [key for s in sightings if s.node == node and s.fault in told for key in s.came]
+
+
+def _is_on(carried: Mapping[str, str], key: str) -> bool:
+    name, _, value = key.partition("=")
+    return carried.get(name) == value
+
+
+def _has(s: Sighting, key: str) -> bool:
+    return _is_on(s.factors, key)
 
 
 def by_chance(sick: int, of: int, sick_elsewhere: int, elsewhere: int) -> float:

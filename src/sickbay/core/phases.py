@@ -170,6 +170,14 @@ def is_refuted(turn: Turn, case: Case) -> bool:
 REFUTED = "a later observation does not show it any more; it is examined instead of treated"
 
 
+def _taken_back(turn: Turn, case: Case) -> str:
+    """Why it is examined anew: what its fault had come with was taken off the node. Once for each such value."""
+    why = f"{turn.s.taken_back} had come before it and is not on it any more; it is examined instead of treated"
+    node = turn.s.node
+    there = bool(turn.s.taken_back) and node is not None and node.ready and not case.cancelled
+    return why if there and not any(entry.why == why for entry in case.journal) else ""
+
+
 def _queued(turn: Turn, case: Case) -> Said:
     if turn.s.gone and comebacks.awaits_successor(case):
         return (Event.EXHAUSTED, comebacks.no_successor(case))
@@ -177,6 +185,8 @@ def _queued(turn: Turn, case: Case) -> Said:
         return (Event.UNTREATED, "examined only, no treatment")
     if is_refuted(turn, case):
         return (Event.CLEARED, REFUTED)
+    if why := _taken_back(turn, case):
+        return (Event.CLEARED, why)
     verb = machine.next_rung(case, plan.allowed(case, turn.ctx.policy, turn.ctx.verbs, turn.ctx.ceilings))
     if verb is None and case.visits <= 1 and case.rung is None:
         return (Event.UNTREATED, "no treatment is allowed or known for this; the checks decide")
@@ -277,6 +287,8 @@ def _answers_again(turn: Turn, case: Case) -> bool:
 
 
 def _escalated(turn: Turn, case: Case) -> Said:
+    if bool(case.cordon_version) and (why := _taken_back(turn, case)):
+        return (Event.EXAMINED, why)
     if _answers_again(turn, case):
         return (Event.EXAMINED, "it was away and answers again: it is examined before it returns")
     if case.pending is not None and case.pending.verb is Verb.DRAIN and is_refuted(turn, case):

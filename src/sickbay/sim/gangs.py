@@ -61,6 +61,7 @@ class Gangs:
         self.data_lost(job)
         self.storage_lost(job)
         self._seek_peers(job)
+        self._miss_the_dead(job)
 
     def _pull(self, job: SimJob, lacking: Iterable[str]) -> None:
         for name in lacking:
@@ -358,6 +359,13 @@ class Gangs:
             if node.boot_id == boot and job.id in node.stuck:
                 node.stuck = [name for name in node.stuck if name != job.id]
                 self.world.touch(node)
+
+    def _miss_the_dead(self, job: SimJob) -> None:
+        """Placed on a host that went down a moment ago and still looks ready: those ranks never start."""
+        dead = [name for name in dict.fromkeys(job.nodes) if not self.world.nodes[name].up]
+        down = [rank for name in dead for rank in job.ranks_on(name)]
+        if down and job.live and job.pace.frozen_at is None:
+            self._hang(job, down)
 
     def _seek_peers(self, job: SimJob) -> None:
         """Without a subnet manager a gang that starts finds no path to its peers, and says so when its time is up."""

@@ -32,7 +32,7 @@ def show_node(world: World, node: SimNode) -> Node:
         pool=node.pool,
         rack=node.rack,
         domain=node.domain,
-        factors=_factors(node.driver, node.image, node.rack, node.switch, node.zone, node.kind),
+        factors=_factors(node.driver, node.image, node.rack, node.switch, node.zone, node.kind, node.agent),
         ready=node.ready,
         gone=node.gone,
         boot_id=node.told_boot,
@@ -66,13 +66,12 @@ def _machine(world: World, node: SimNode) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def _factors(driver: str, image: str, rack: str, switch: str, zone: str, kind: str) -> Mapping[str, str]:
+def _factors(driver: str, image: str, rack: str, switch: str, zone: str, kind: str, agent: str) -> Mapping[str, str]:
     """One mapping for all nodes that share it: thousands are shown at once when a gang is placed. What no label tells
     is no factor."""
     told = {"driver": driver, "image": image, "rack": rack}
-    return told | {
-        name: value for name, value in (("switch", switch), ("zone", zone), ("instance-type", kind)) if value
-    }
+    others = (("switch", switch), ("zone", zone), ("instance-type", kind), ("agent", agent))
+    return told | {name: value for name, value in others if value}
 
 
 def _jobs(node: SimNode) -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase, Status
 from sickbay.settings import LEVELS
 from sickbay.sim.checkers.checker import Checker
 from sickbay.sim.checkers.people import DEADLINES
+from sickbay.sim.hardware import SimNode
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
@@ -48,8 +49,16 @@ class EndsOrRests(Checker):
                 and (name not in cases or node.mark not in _marks(cases[name]))
             ):
                 self.judge.complain(None, f"{name} carries the mark of {node.mark}, and nobody has a record of it")
-            if name not in cases and name not in shared and node.present and node.serving() and not node.opted_out:
+            known = name in cases or name in shared or self._is_explained(node, cases.values())
+            if not known and node.present and node.serving() and not node.opted_out:
                 self._is_forgotten(name)
+
+    def _is_explained(self, node: SimNode, cases: Iterable[Case]) -> bool:
+        """A case about a value that it has (a driver, an image, a rack) names a fault which is on its record."""
+        stored = self.run.store.get(NodeRecord, node.name)
+        faults = {latch.fault for latch in stored.value.latched} if stored else set()
+        found = [c.factor.partition("=") for c in cases if c.factor and faults & {d.fault for d in c.diagnoses}]
+        return any(getattr(node, name, "") == value for name, _, value in found)
 
     def _may_stay(self, case: Case) -> bool:
         if case.phase is Phase.ESCALATED or case.held:
