@@ -723,6 +723,8 @@ class Recovery:
     unfenced: int = 0  # attempt that its owner said may be left behind where nobody can reach it
     stopped: float = -1.0  # watch time at which every rank of the last attempt was confirmed gone; -1: not yet
     told_of: int = 0  # attempt of which the owner knows that some nodes are out of reach
+    spared: int = 0  # failures in a row that look like something shared, since it saved last
+    excused: bool = False  # the last failure is one of them: it spends no attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sickbay.controller.outages import LASTS_S, Outages
+from sickbay.controller.outages import Outages
+from sickbay.core.outages import LASTS_S
 
 
 def failed(*jobs: str, how: str = "no image", at: float = 0.0) -> Outages:

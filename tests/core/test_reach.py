@@ -74,7 +74,7 @@ def test_a_job_whose_checkpoints_are_fenced_by_attempt_need_not_wait() -> None:
 
 
 def test_its_owners_word_is_for_this_attempt_and_no_later_one() -> None:
-    said = reach.obey(replace(a_slice(), commands=(a_command("restart"),)), WAITING, 5.0)
+    said = reach.obey(replace(a_slice(), commands=(a_command("restart"),)), WAITING, Now(5.0, 5.0))
     assert said.unfenced == DEAD_JOB.attempt
     assert (said.journal[-1].event, said.journal[-1].why) == ("RESTART", "because I say so")
     assert loose(a_slice(), said) == ()
@@ -82,13 +82,13 @@ def test_its_owners_word_is_for_this_attempt_and_no_later_one() -> None:
 
 
 def test_another_word_changes_nothing_and_is_written_down() -> None:
-    said = reach.obey(replace(a_slice(), commands=(a_command("split"),)), WAITING, 5.0)
+    said = reach.obey(replace(a_slice(), commands=(a_command("split"),)), WAITING, Now(5.0, 5.0))
     assert said.unfenced == WAITING.unfenced
     assert "nothing is done" in said.journal[-1].why
 
 
 def test_its_owners_word_means_nothing_while_no_rank_is_out_of_reach() -> None:
-    said = reach.obey(replace(a_slice(unreachable={}), commands=(a_command("restart"),)), WAITING, 5.0)
+    said = reach.obey(replace(a_slice(unreachable={}), commands=(a_command("restart"),)), WAITING, Now(5.0, 5.0))
     assert said.unfenced == WAITING.unfenced
 
 

@@ -283,9 +283,39 @@ def test_a_job_is_restarted_too_often_without_a_new_checkpoint() -> None:
     ward = unwatched(jobs=JobPolicy(barren_limit=2))
     job = ward.submit("llama", GANG)
     for n in range(2, 5):
+        ward.passes(400.0)
         ward.world.gangs.stop(job, "owner")
         ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, GANG)
     assert "was restarted 2 times without a new checkpoint" in complaints(ward)
+
+
+def test_a_job_that_does_not_begin_is_restarted_too_often() -> None:
+    ward = unwatched(jobs=JobPolicy(barren_limit=2))
+    job = ward.submit("llama", GANG)
+    ward.world.shared.subnet_manager_dies()
+    for n in range(2, 11):
+        ward.world.gangs.stop(job, "owner")
+        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, GANG)
+        ward.passes(120.0)
+    assert "which does not begin, was restarted 9 times within an hour" in complaints(ward)
+
+
+def test_a_job_that_waits_for_storage_makes_no_progress_and_may_be_stopped_until_it_goes_on() -> None:
+    ward = unwatched()
+    job = running(ward)
+    ward.world.shared.storage_hangs(for_s=600.0)
+    ward.passes(500.0)
+    ward.world.gangs.stop(job, "llama#1.3")
+    assert complaints(ward) == ""
+
+
+def test_a_job_that_has_gone_on_since_storage_was_back_may_not() -> None:
+    ward = unwatched()
+    job = running(ward)
+    ward.world.shared.storage_hangs(for_s=600.0)
+    ward.passes(900.0)
+    ward.world.gangs.stop(job, "llama#1.3")
+    assert "while it made progress" in complaints(ward)
 
 
 def test_a_job_goes_on_from_a_corrupted_checkpoint() -> None:

@@ -130,13 +130,16 @@ def test_an_attempt_begins_beside_ranks_that_write(writes: bool, complained: boo
     assert bool(complaints(ward, "OneAttemptWrites")) == complained
 
 
-@pytest.mark.parametrize(("cut", "complained"), [(True, True), (False, False)])
-def test_a_job_is_given_up_while_many_nodes_are_away(cut: bool, complained: bool) -> None:
+@pytest.mark.parametrize(("what", "complained"), [("storage", True), ("data", True), ("nothing", False)])
+def test_a_job_is_given_up_for_something_shared(what: str, complained: bool) -> None:
     ward = unwatched()
-    ward.submit("llama")
-    if cut:
-        ward.world.network.cut(names(0, 8), "both", 7200.0)
-    ward.world.note("tick")
+    job = ward.submit("llama")
+    ward.passes(600.0)
+    if what == "storage":
+        ward.world.shared.storage_hangs(7200.0)
+    if what == "data":
+        ward.world.network.cut(names(0, 8), "data", 7200.0)
+    ward.world.gangs.stop(job, "llama#1.3")
     recovery = a_recovery(RecoveryPhase.STOPPING)
     version = ward.run.store.create(recovery)
     ward.judge.look()

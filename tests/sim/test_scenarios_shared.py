@@ -5,7 +5,12 @@ Marked scenarios show what the brain does not bear yet; whoever mends it takes t
 
 from __future__ import annotations
 
-from sickbay.model import Recovery, RecoveryPhase
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sickbay.model import Command, Recovery, RecoveryPhase
 from sickbay.settings import Policy
 from tests.sim.ward import Ward, names
 
@@ -89,3 +94,100 @@ def test_a_reclaimed_spot_machine_costs_its_job_one_restart() -> None:
     assert w.treatments() == []
     assert w.world.jobs["job-0"].attempt == 2
     assert len(running(w)) == 4
+
+
+# -- a fleet with one big job, or two: nobody else is there to fail alike
+
+
+def lonely(jobs: int, **spec: Any) -> Ward:
+    """Nearly the whole fleet belongs to one job, or to two."""
+    w = Ward(10, policy=Policy(max_verb="REPLACE", approval=()), rack_size=8)
+    for i in range(jobs):
+        w.submit(f"big-{i}", names(8 // jobs * i, 8 // jobs), **spec)
+    w.passes(HOUR)
+    return w
+
+
+def registry(w: Ward) -> None:
+    """Two jobs lose a node, or one does: what takes its place has no image yet."""
+    w.world.services.fail("registry", for_s=6 * HOUR)
+    for job in w.world.jobs.values():
+        w.world.strike("gpu_lost_79", job.nodes[0], 0, cure="replace")
+
+
+def fabric(w: Ward) -> None:
+    w.world.network.cut(names(0, 10), "data", 6 * HOUR)
+
+
+def subnet_manager(w: Ward) -> None:
+    w.world.shared.subnet_manager_dies(for_s=6 * HOUR)
+    for job in w.world.jobs.values():
+        w.world.strike("unexplained_job_failure", job.nodes[0])
+
+
+def storage(w: Ward) -> None:
+    w.world.shared.storage_hangs(for_s=6 * HOUR)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("away", [registry, fabric, subnet_manager, storage])
+def test_one_or_two_big_jobs_are_not_given_up_for_what_they_share(away: Callable[[Ward], None], jobs: int) -> None:
+    w = lonely(jobs)
+    away(w)
+    w.passes(12 * HOUR)
+    assert given_up(w) == []
+    assert len(running(w)) == jobs
+    assert all(job.attempt <= 20 for job in w.world.jobs.values()), [j.attempt for j in w.world.jobs.values()]
+    w.is_sound()
+
+
+@pytest.mark.parametrize("away", [fabric, storage])
+def test_no_node_is_treated_for_what_all_share(away: Callable[[Ward], None]) -> None:
+    w = lonely(1)
+    away(w)
+    w.passes(12 * HOUR)
+    assert w.treatments() == []
+
+
+def test_an_owner_whose_job_does_not_begin_is_told_what_to_look_at_and_how_to_end_it() -> None:
+    w = lonely(1)
+    subnet_manager(w)
+    w.passes(3 * HOUR)
+    told = [n for n in w.run.mailbox.notices if n.title == "big-0 does not begin"]
+    assert len(told) == 1
+    assert "registry, storage, fabric" in told[0].body
+    assert "sickbay job restart big-0" in told[0].body
+
+
+def test_a_job_that_never_begins_whatever_is_mended_ends_after_a_day_of_trying() -> None:
+    w = lonely(1)
+    w.world.shared.subnet_manager_dies()
+    w.world.strike("unexplained_job_failure", "node-0000")
+    w.passes(12 * HOUR)
+    assert given_up(w) == []
+    w.passes(36 * HOUR)
+    assert given_up(w) == ["big-0"]
+    assert w.world.jobs["big-0"].attempt <= 40
+
+
+def test_an_owner_who_has_mended_it_need_not_wait_for_the_next_try() -> None:
+    w = lonely(1)
+    w.world.shared.subnet_manager_dies(for_s=5 * HOUR)
+    w.world.strike("unexplained_job_failure", "node-0000")
+    w.until(lambda: (r := w.recovery("big-0")) is not None and "tried again" in r.refusal, within=5 * HOUR, step=60.0)
+    w.passes(3 * HOUR)
+    w.until(lambda: (r := w.recovery("big-0")) is not None and "tried again" in r.refusal, within=5 * HOUR, step=10.0)
+    w.world.services.all_back()
+    before = w.world.now
+    w.run.store.create(Command("order-1", "restart", "big-0", "alice", "mended", w.world.now))
+    w.until(lambda: w.recovery("big-0").phase is RecoveryPhase.RESTARTING, within=300.0, step=10.0)  # type: ignore[union-attr]
+    assert w.world.now - before < 120.0
+    w.passes(HOUR)
+    assert running(w) == ["big-0"]
+
+
+def test_a_bug_in_a_single_job_still_ends_it_at_once() -> None:
+    w = lonely(1, bug_at_step=400)
+    w.passes(12 * HOUR)
+    assert given_up(w) == ["big-0"]
+    assert w.world.jobs["big-0"].attempt <= 2

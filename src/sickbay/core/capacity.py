@@ -37,17 +37,6 @@ class Trust:
     checked: bool  # it has passed a deep check since
 
 
-def back_off(r: Recovery) -> float:
-    """Seconds until the next try while something shared is ill: none before the first one, then twice as long each
-    time, up to half an hour."""
-    tries = 0
-    for entry in reversed(r.journal):
-        if entry.phase == "RUNNING":
-            break
-        tries += entry.phase == "RESTARTING"
-    return float(min(60.0 * 2 ** min(tries, 5), 1_800.0)) if tries else 0.0
-
-
 def words(job: Job, nodes: tuple[str, ...], doubts: Mapping[str, Trust]) -> str:
     old, chosen = frozenset(job.nodes), frozenset(nodes)
     new, last = [n for n in nodes if n not in old], [n for n in nodes if n in doubts]

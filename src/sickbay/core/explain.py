@@ -265,6 +265,17 @@ def waits(recovery: Recovery, why: str, at: float) -> Notice:
     return Notice(key, "warning", f"{recovery.job} waits for capacity", body, "", at)
 
 
+def does_not_begin(recovery: Recovery, why: str, at: float) -> Notice:
+    """Told once a day while it lasts: the day is in the key."""
+    job = recovery.job
+    body = (
+        f"{job} does not begin: {why}. It is tried again by itself, later and later. Look at what it shares with "
+        f"others: registry, storage, fabric, subnet manager. When that is mended: sickbay job restart {job} (it need "
+        "not wait for its next try). If its own program hangs, suspend or delete it."
+    )
+    return Notice(f"{job}/again/{int(at // 86_400)}", "warning", f"{job} does not begin", body, "", at)
+
+
 def no_arrivals(recovery: Recovery, at: float) -> Notice:
     body = (
         f"{recovery.job} is stopped: nodes for it are made on demand, and {recovery.arrivals} in a row came sick or "

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sickbay.core import outages
 from sickbay.core.naming import named
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Entry, Job, Node, Notice, Recovery, RecoveryPhase
@@ -61,13 +62,21 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     return replace(r, told_of=job.attempt, notices=(*r.notices, notice)[-8:])
 
 
-def obey(s: JobSlice, r: Recovery, at: float) -> Recovery:
-    """Its owner says: start it elsewhere, whatever the ranks out of reach do. Said while none is, it means nothing: it
-    is no leave for another day."""
-    job = s.job
+def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
+    """Its owner says: start it elsewhere, whatever the ranks out of reach do; or, while its next try is put off, try it
+    now. Said while neither is so, it means nothing: it is no leave for another day."""
     for command in s.commands:
-        known = command.verb == "restart" and job is not None and bool(loose(s, r, job))
-        why = command.why if known else "none of its ranks is out of reach: nothing is done"
-        entry = Entry(r.step, command.verb.upper(), at, command.by, why or "start it elsewhere", r.phase.value)
-        r = replace(r, journal=(*r.journal, entry), unfenced=job.attempt if known and job else r.unfenced)
+        wanted = command.verb == "restart" and s.job is not None
+        lost, waits = wanted and bool(s.job and loose(s, r, s.job)), wanted and _is_put_off(s, r, now)
+        no = "none of its ranks is out of reach and no try is put off: nothing is done"
+        why = (command.why or ("start it elsewhere" if lost else "try it now")) if lost or waits else no
+        entry = Entry(r.step, command.verb.upper(), now.wall, command.by, why, r.phase.value)
+        r = replace(r, journal=(*r.journal, entry))
+        r = replace(r, unfenced=s.job.attempt) if lost and s.job else r
+        r = replace(r, entered=now.watch - outages.back_off(r)) if waits else r
     return r
+
+
+def _is_put_off(s: JobSlice, r: Recovery, now: Now) -> bool:
+    waiting = r.phase is RecoveryPhase.WAITING_FOR_CAPACITY
+    return waiting and bool(outages.excuse(s, r)) and now.watch < r.entered + outages.back_off(r)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sickbay.core import arrivals, capacity, explain, progress, reach, suspects, suspicion
+from sickbay.core import arrivals, capacity, explain, outages, progress, reach, suspects, suspicion
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -43,7 +43,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     if recovery is None:
         return JobDecision(None)
     recovery = arrivals.note(progress.note(recovery, s, now), s)
-    recovery = reach.told(s, reach.obey(s, recovery, now.wall), now)
+    recovery = reach.told(s, reach.obey(s, recovery, now), now)
     silent: list[tuple[str, str]] = []
     for _ in range(8):
         if recovery.phase in ENDS:
@@ -215,6 +215,7 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if isinstance(outcome, Done):
         r = replace(r, stopped=now.watch)
         if r.by_drain:
+            r = replace(r, spared=0, excused=False)
             return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
         if arrivals.was_absent(r):
             return (E.SPARED, "it had not begun, for want of nodes"), r
@@ -238,11 +239,12 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return None, r
     findings = outcome.findings if isinstance(outcome, Done) else ()
     earlier, r = r.suspects, suspects.judge(s, r, findings)
+    r = outages.judged(s, r, findings, capacity.has_new_checkpoint(job, r))
     if s.outage:
         r = replace(r, blame=Blame.INFRASTRUCTURE, because=(s.outage, *r.because)[:3])
     if r.blame is Blame.USER_CODE:
         return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
-    if r.blame is Blame.UNKNOWN and r.swap and _hung(r):  # a fabric that is cut says nothing in any log
+    if r.blame is Blame.UNKNOWN and r.swap and outages.hung(r):  # a fabric that is cut says nothing in any log
         return (E.BLAMED, "it hung again and nothing explains it: it is moved to other nodes"), replace(
             r, suspects=tuple(dict.fromkeys((*earlier, *r.suspects, *job.nodes)))
         )
@@ -251,12 +253,6 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if r.blame is Blame.UNKNOWN:
         r = replace(r, swap=True)
     return (E.BLAMED, f"{explain.BLAME_WORDS[r.blame or Blame.UNKNOWN]}: {_first(r.because)}"), r
-
-
-def _hung(r: Recovery) -> bool:
-    """Did this attempt hang, or never make its first step, rather than die?"""
-    how = [e.event for e in r.journal if e.event in (E.STALLED, E.DIED, E.TIMED_OUT, E.DRAINED)]
-    return bool(how) and how[-1] != E.DIED
 
 
 def _first(because: Sequence[str]) -> str:
@@ -272,15 +268,18 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if job.phase is JobPhase.RUNNING:
         return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
-    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + (not s.outage)
-    if barren >= policy.barren_limit and not s.outage:
+    excuse = outages.excuse(s, r)
+    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + (not excuse)
+    if outages.is_tried_enough(s, r):
+        return (E.GIVEN_UP, f"{r.spared} attempts in a row did not begin, and nothing is wrong with its nodes"), r
+    if barren >= policy.barren_limit and not excuse:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
     if lost := reach.loose(s, r, job):
         why = reach.words(job, lost)
         return ((E.TIMED_OUT, why) if _due(r, now) else None), replace(r, refusal=why)
-    if s.outage and now.watch < r.entered + capacity.back_off(r):
-        return None, replace(r, refusal=f"it is tried again later and later: {s.outage}")
+    if excuse and now.watch < r.entered + outages.back_off(r):
+        return None, replace(r, refusal=f"it is tried again later and later: {excuse}")
     good = s.good or ()
     need = arrivals.needed(job, r)
     nodes = _chosen(s, job, r, need, policy, now)
@@ -289,7 +288,8 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if nodes is not None:
         missing = need - len(nodes)
         found = arrivals.words(nodes, missing) if missing else capacity.words(job, nodes, s.doubts)
-        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, expects=missing)
+        # by_drain: whatever ends the attempt that begins now, it is not the drain that ended the last one
+        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, expects=missing, by_drain="")
     why = f"needs {need} good nodes, {len(good) - len(s.doubts)} are known to be good and free"
     if s.doubts:
         most = suspicion.most_suspects(need, now.watch - r.progressed)
@@ -402,6 +402,9 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
         return replace(r, notices=(*r.notices, told)[-8:], down_since=None)
     if r.phase is P.FAILED:
         return replace(r, notices=(*r.notices, explain.gave_up(r, why, now.wall))[-8:])
+    if r.phase is P.WAITING_FOR_CAPACITY and outages.is_worth_telling(s, r):
+        told = explain.does_not_begin(r, outages.excuse(s, r), now.wall)
+        return replace(r, notices=(*r.notices, told)[-8:])
     if r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT:
         return replace(r, notices=(*r.notices, explain.waits(r, why, now.wall))[-8:])
     return r

@@ -19,11 +19,11 @@ CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit", "collective-wrong",
 
 def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
     """What the agents saw, then what the examination says, then the logs. Mute nodes are not used again."""
-    sick = [f for f in findings if f.status is Status.FAILED]
+    sick = _failed(findings)
     mute = tuple(dict.fromkeys(f.place.node for f in findings if f.status is Status.UNKNOWN))
     evidence, distrust = _evidence(s.cases)
     real = [c for c in s.cases if _could_kill(c, s)]
-    nodes = tuple(dict.fromkeys([c.node for c in real] + [f.place.node for f in sick]))
+    nodes = sick_nodes(s, findings)
     r = replace(r, evidence_at=evidence, distrust=distrust)
     if nodes:
         quotes = [q for c in real for d in c.diagnoses for q in d.because[:1]] + [f.reason for f in sick]
@@ -31,6 +31,16 @@ def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
         blame = Blame.HARDWARE if sick or "hardware" in kinds else Blame.INFRASTRUCTURE
         return replace(r, blame=blame, because=tuple(quotes[:3]), suspects=(*nodes, *mute))
     return _judge_logs(s, r, mute)
+
+
+def sick_nodes(s: JobSlice, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Nodes of the job that something is wrong with which can end it, or that failed the examination."""
+    real = [c.node for c in s.cases if _could_kill(c, s)]
+    return tuple(dict.fromkeys([*real, *(f.place.node for f in _failed(findings))]))
+
+
+def _failed(findings: Sequence[Finding]) -> list[Finding]:
+    return [f for f in findings if f.status is Status.FAILED]
 
 
 def _could_kill(case: Case, s: JobSlice) -> bool:

@@ -321,6 +321,7 @@ class Gangs:
         cut = [name for name in job.nodes if "data" in self.world.nodes[name].cuts]
         if cut and len(job.nodes) > 1 and job.live and job.pace.frozen_at is None:
             job.cut_at = self.world.now
+            self.world.note("no-data", "", job=job.id, nodes=len(cut))
             self._hang(
                 job, [rank for name in cut if not self.world.nodes[name].reachable for rank in job.ranks_on(name)]
             )
@@ -370,6 +371,7 @@ class Gangs:
     def _seek_peers(self, job: SimJob) -> None:
         """Without a subnet manager a gang that starts finds no path to its peers, and says so when its time is up."""
         if self.world.services.is_away("subnet") and len(job.nodes) > 1 and job.pace.frozen_at is None:
+            self.world.note("no-peers", "", job=job.id, attempt=job.attempt)
             self._hang(job, [])
 
     def pace_again(self, job: SimJob) -> None:

@@ -16,10 +16,11 @@ from sickbay.sim.checkers.consent import Approved, InMaintenance, PauseObeyed, W
 from sickbay.sim.checkers.diary import Diary
 from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
 from sickbay.sim.checkers.exits import DisruptionsBounded, EveryStateHasAnExit, LemonsKillFewJobs, NoException
+from sickbay.sim.checkers.given_up import NoJobGivenUp
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
 from sickbay.sim.checkers.nodes import Climbs, EvidenceFirst, ExaminedAlone, LeftAsFound, ReturnedWell, TreatedSafely
-from sickbay.sim.checkers.outages import HealthyLeftAlone, NoJobGivenUp, OneAttemptWrites
+from sickbay.sim.checkers.outages import HealthyLeftAlone, OneAttemptWrites
 from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, PersonObeyed, TimedFairly, ToldOnce
 from sickbay.sim.world import Fact
 

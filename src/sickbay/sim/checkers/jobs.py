@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from sickbay.model import Case
 from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.given_up import Victims
 from sickbay.sim.faults import kinds
+from sickbay.sim.jobs import Attempt
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -55,17 +57,27 @@ class PlacedSafely(Checker):
         return self._since.get(case.id, fact.t) < fact.t - 1.0 and not case.factor
 
 
+HOURLY, IN_A_ROW = 8, 40  # restarts of a job that does not begin
+
+
 class HealthyJobsRun(Checker):
-    """We stop no job that makes progress, except by a drain; and restart within the limit, counted on the truth."""
+    """We stop no job that makes progress, except by a drain; and restart within the limit, counted on the truth.
+
+    An attempt that made no step, or that something shared has stopped, is not counted: it is tried again, but less and
+    less often, and not for ever."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._hurt: set[str] = set()
         self._barren: dict[str, int] = defaultdict(int)
+        self._victims = Victims()
+        self._excused: set[str] = set()  # jobs whose last attempt is not counted
+        self._tries: dict[str, list[float]] = defaultdict(list)
 
     def fact(self, fact: Fact) -> None:
         d = fact.detail
         job = str(d.get("job", ""))
+        self._victims.fact(fact)
         if fact.kind in ("ranks-dead", "ranks-hung", "watchdog"):
             self._hurt.add(job)
         if fact.kind == "job-end":
@@ -76,25 +88,42 @@ class HealthyJobsRun(Checker):
 
     def _judge_end(self, fact: Fact, job: str) -> None:
         why = str(fact.detail["why"])
+        shared = bool(self._victims.of(job, fact.t))
+        began = fact.detail["step"] > self._attempt(fact, job).from_step
+        (self._excused.add if shared or not began else self._excused.discard)(job)
         if why.startswith(f"stopped by {job}#"):
             words = f"{job} was stopped by us at step {fact.detail['step']} while it made progress"
-            self.expect(job in self._hurt or self._never_began(fact, job), fact, words)
+            self.expect(job in self._hurt or shared or self._never_began(fact, job), fact, words)
 
     def _never_began(self, fact: Fact, job: str) -> bool:
         """No step within `restarting_s` of its start: too long, whatever it was doing."""
-        attempt = next(a for a in self.world.jobs[job].attempts if a.n == fact.detail["attempt"])
+        attempt = self._attempt(fact, job)
         waited = fact.t - attempt.started >= 0.9 * self.run.settings.jobs.restarting_s - 30.0
         return waited and fact.detail["step"] == attempt.from_step
+
+    def _attempt(self, fact: Fact, job: str) -> Attempt:
+        return next(a for a in self.world.jobs[job].attempts if a.n == fact.detail["attempt"])
 
     def _judge_place(self, fact: Fact, job: str) -> None:
         """Did the attempt before this one complete a checkpoint of its own?"""
         last = int(fact.detail["attempt"]) - 1
         fresh = any(c.attempt == last for c in self.world.jobs[job].checkpoints)
         ours = fact.detail["by"] not in ("owner", "scheduler")
+        if ours and not fresh and job in self._excused:
+            self._judge_again(fact, job)
+            return
+        self._tries[job] = []
         self._barren[job] = self._barren[job] + 1 if ours and not fresh else 0
         if self._barren[job]:
             words = f"{job} was restarted {self._barren[job]} times without a new checkpoint"
             self.expect(self._barren[job] < self.run.settings.jobs.barren_limit, fact, words)
+
+    def _judge_again(self, fact: Fact, job: str) -> None:
+        tries = self._tries[job]
+        tries.append(fact.t)
+        lately = sum(1 for t in tries if fact.t - t <= 3600.0)
+        words = f"{job}, which does not begin, was restarted {lately} times within an hour, {len(tries)} in a row"
+        self.expect(lately <= HOURLY and len(tries) <= IN_A_ROW, fact, words)
 
 
 class Trustworthy(Checker):

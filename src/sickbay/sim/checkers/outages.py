@@ -1,6 +1,6 @@
-"""Trouble that many share: healthy nodes are left alone, no second attempt writes, no job is given up for it.
+"""Networks and power that many share: healthy nodes are left alone, and no second attempt writes.
 
-Judged by the world's cuts and services: who was cut off, for how long, and whether anything was wrong with it.
+Judged by the world's cuts: who was cut off, for how long, and whether anything was wrong with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Recovery, RecoveryPhase
 from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.world import Fact
 
@@ -20,35 +19,26 @@ MANY, SHARE = 3, 0.05  # nodes away together, and of the fleet, that are one tro
 STRAGGLES_S = 1_800.0  # most are back for so long: the others are treated for themselves
 KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
-SHARED_S = 3600.0  # a job that dies within this long of a shared outage may have died of it
 BY_OTHERS = ("owner", "scheduler")
 
 
-class _Outages(Checker):
-    """Who is away with many others, and which shared thing is. Many is who is away now, however they became so."""
+class _Absent(Checker):
+    """Who is away with many others. Many is who is away now, however they became so."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self.away: dict[str, float] = {}  # node -> until when its absence explains it; inf while it is away with many
         self.many_since: dict[str, float] = {}
         self.cut_now: Counter[str] = Counter()  # node -> cuts that keep it from answering
-        self.shared: dict[str, tuple[float, float]] = {}  # what -> since and until when it may explain a death
 
     def fact(self, fact: Fact) -> None:
         names = [n for n in str(fact.detail.get("nodes", "")).split(",") if n]
+        if fact.detail.get("what") == "data":  # they are ready, and nobody misses them
+            return
         if fact.kind == "cut":
-            if self._are_many(names):
-                self._begins(f"cut {fact.detail['what']}", fact.t)
-            if fact.detail["what"] != "data":  # else they are ready, and nobody misses them
-                self._go_away(names, fact.t)
+            self._go_away(names, fact.t)
         if fact.kind == "mended":
-            self._ends(f"cut {fact.detail['what']}", fact.t)
-            if fact.detail["what"] != "data":
-                self._come_back(names, fact.t)
-        if fact.kind == "service-away":
-            self._begins(str(fact.detail["what"]), fact.t)
-        if fact.kind == "service-back":
-            self._ends(str(fact.detail["what"]), fact.t)
+            self._come_back(names, fact.t)
 
     def _go_away(self, names: Iterable[str], t: float) -> None:
         for name in names:
@@ -70,19 +60,11 @@ class _Outages(Checker):
             left = [name for name in self.cut_now if self.away.get(name) == float("inf")]
             self.away.update(dict.fromkeys(left, t + STRAGGLES_S))
 
-    def _begins(self, what: str, t: float) -> None:
-        since, until = self.shared.get(what, (t, 0.0))
-        self.shared[what] = (since if t <= until else t, float("inf"))
-
-    def _ends(self, what: str, t: float) -> None:
-        if what in self.shared:  # else it was one node's, and nobody shared it
-            self.shared[what] = (self.shared[what][0], t + SHARED_S)
-
     def _are_many(self, names: Collection[str]) -> bool:
         return len(names) >= MANY and len(names) >= SHARE * len(self.world.nodes)
 
 
-class HealthyLeftAlone(_Outages):
+class HealthyLeftAlone(_Absent):
     """A node with nothing wrong is neither treated nor replaced because it vanished together with many others, nor
     after it is back; unless a person approved it."""
 
@@ -137,31 +119,3 @@ class OneAttemptWrites(Checker):
             d = fact.detail
             words = f"{d['job']} attempt {d['attempt']} began while attempt {d['beside']} writes on {d['nodes']}"
             self.expect(not d["writes"], fact, words)
-
-
-class NoJobGivenUp(_Outages):
-    """No job is given up that died while something was away which many share."""
-
-    floor: ClassVar[float] = 1.0
-
-    def __init__(self, judge: Judge) -> None:
-        super().__init__(judge)
-        self._open: set[str] = set()
-
-    def moment(self) -> None:
-        now = {r.value.job for r in self.run.store.list(Recovery)}
-        for job in sorted(self._open - now):
-            self._judge(job)
-        self._open = now
-
-    def _judge(self, job: str) -> None:
-        ended = next((r for r in self.run.store.history(Recovery, limit=50) if r.job == job), None)
-        known = self.world.jobs.get(job)
-        if ended is None or known is None or not known.attempts or known.attempts[-1].user_code:
-            return
-        died = known.attempts[-1].ended or self.world.now
-        shared = [what for what, (since, until) in self.shared.items() if since <= died <= until]
-        if not shared or self.run.settings.jobs.restarting_s < known.spec.init_s:  # no job could ever start
-            return
-        words = f"{job} was given up though {', '.join(shared)} was away: {'; '.join(ended.because[:1])}"
-        self.expect(ended.phase is not RecoveryPhase.FAILED, None, words)

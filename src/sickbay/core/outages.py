@@ -1,0 +1,141 @@
+"""Does a job fail by something that it shares with others? Then it is tried again, later and later, and not given up.
+
+Two witnesses. Several jobs that fail alike within a quarter of an hour: controller/outages.py keeps their failures. And
+one job alone whose attempts do not begin though nothing is wrong with its nodes: a registry, a fabric, a subnet manager
+or a file system that is away looks just like that, in a fleet with one big job too. Neither outweighs a program error,
+and the second has an end: a program may hang by itself. Called by core/recover.py. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sickbay.core import suspects
+from sickbay.core.turn import JobSlice
+from sickbay.model import Blame, Finding, Job, Recovery, RecoveryPhase
+
+P = RecoveryPhase
+
+ALIKE_S = 900.0  # seconds in which failures belong together: a stall is noticed up to ten minutes late
+LASTS_S = 5_400.0  # after the last of them: longer than the longest time between two tries of one job
+JOBS = 3
+KEPT = 4_096
+TRIES = 32  # of one job alone: with the longest back-off and the time that a start has, about a day
+TELL_FROM = 2  # tries that did not begin before its owner is told
+FIRST_S, LONGEST_S = 60.0, 1_800.0
+
+
+# --- several jobs -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    at: float  # watch time
+    how: str  # in a few words that are the same for all that fail by the same thing
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What failed lately, and what is taken to be shared until when."""
+
+    lately: tuple[Failure, ...] = ()
+    shared: Mapping[str, float] = field(default_factory=dict)  # how -> watch time until which it is taken to last
+    last: Mapping[str, str] = field(default_factory=dict)  # job -> how it failed last
+
+
+def noted(before: Failures, failure: Failure) -> Failures:
+    lately = (*(f for f in before.lately if failure.at - f.at <= ALIKE_S), failure)[-KEPT:]
+    alike = {f.job for f in lately if f.how == failure.how}
+    shared = {how: until for how, until in before.shared.items() if until > failure.at}
+    if len(alike) >= JOBS or failure.how in shared:
+        shared[failure.how] = failure.at + LASTS_S
+    return Failures(lately, shared, {**before.last, failure.job: failure.how})
+
+
+def forgotten(before: Failures, job: str) -> Failures:
+    """It runs, or has ended."""
+    return replace(before, last={name: how for name, how in before.last.items() if name != job})
+
+
+def of_several(known: Failures, job: str, now: float) -> str:
+    """In words, if this job's last failure is one of several alike; "" if it is its own."""
+    how = known.last.get(job, "")
+    if known.shared.get(how, 0.0) <= now:
+        return ""
+    return f"several jobs fail alike, so it is something that they share ({how})"
+
+
+# --- one job alone ----------------------------------------------------------------------------------------------------
+
+
+def judged(s: JobSlice, r: Recovery, findings: Sequence[Finding], fresh: bool) -> Recovery:
+    """Is its last failure of the kind that a shared thing makes? `fresh`: it has saved since it was restarted, so what
+    was before says nothing. The first may come in the middle of its work; those after it are attempts that did not
+    begin: one that makes steps and hangs again and again has a fault of its own."""
+    spared = 0 if fresh else r.spared
+    of_that_kind = _looks_shared(s, r, findings) and (never_began(r) or not spared)
+    return replace(r, spared=spared + of_that_kind, excused=of_that_kind)
+
+
+def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:
+    """It hung, or died of what its logs call the infrastructure, and no node of it is ill or silent alone."""
+    job = s.job
+    if job is None or r.by_drain or suspects.sick_nodes(s, findings) or _is_one_silent(job):
+        return False
+    return r.blame is Blame.INFRASTRUCTURE or (r.blame is Blame.UNKNOWN and hung(r))
+
+
+def _is_one_silent(job: Job) -> bool:
+    """One node's ranks say nothing while the others wait: that node is the suspect."""
+    return len(job.nodes) > 1 and len(suspects.silent_nodes(job)) == 1
+
+
+def never_began(r: Recovery) -> bool:
+    """Did its last attempt end before its first step?"""
+    before = (e.phase for e in reversed(r.journal) if e.phase not in ENDING)
+    return next(before, "") == P.RESTARTING
+
+
+ENDING = frozenset({P.STOPPING.value, P.EXAMINING.value, P.WAITING_FOR_CAPACITY.value})
+HOW = frozenset({"STALLED", "DIED", "TIMED_OUT", "DRAINED"})
+
+
+def hung(r: Recovery) -> bool:
+    """Did this attempt hang, or never make its first step, rather than die?"""
+    how = [e.event for e in r.journal if e.event in HOW]
+    return bool(how) and how[-1] != "DIED"
+
+
+def excuse(s: JobSlice, r: Recovery) -> str:
+    """Why its last failure spends no attempt, in words; "" if it does."""
+    if s.outage or not r.excused or r.spared > TRIES:
+        return s.outage
+    how = "did not begin" if r.spared > 1 else "stood still"
+    return f"it {how} though nothing is wrong with its nodes (try {r.spared} of {TRIES})"
+
+
+def is_tried_enough(s: JobSlice, r: Recovery) -> bool:
+    return bool(r.excused) and r.spared > TRIES and not s.outage
+
+
+def is_worth_telling(s: JobSlice, r: Recovery) -> bool:
+    """Its owner hears of it when it has failed to begin more than once."""
+    return bool(excuse(s, r)) and never_began(r) and tries_of(r) >= TELL_FROM
+
+
+def back_off(r: Recovery) -> float:
+    """Seconds until the next try: none before the first one, then twice as long each time, up to half an hour."""
+    tries = max(tries_of(r), r.spared - 1)
+    return float(min(FIRST_S * 2 ** min(tries, 5), LONGEST_S)) if tries > 0 else 0.0
+
+
+def tries_of(r: Recovery) -> int:
+    """Restarts since it ran last."""
+    tries = 0
+    for entry in reversed(r.journal):
+        if entry.phase == P.RUNNING:
+            break
+        tries += entry.phase == P.RESTARTING
+    return tries

@@ -1,0 +1,82 @@
+"""Jobs that something shared stops or keeps from beginning: no job is given up for it.
+
+Judged by what the world did to each attempt, not by what happened to be away at the time. Victims serves jobs.py too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from sickbay.model import Recovery, RecoveryPhase
+from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.world import Fact
+
+if TYPE_CHECKING:
+    from sickbay.sim.checkers import Judge
+
+GRACE_S = 60.0  # after it goes on, until its next step can be seen
+LONG_S = 12 * 3600.0  # a job that never begins for so long may be given up, whatever the reason
+
+
+class Victims:
+    """Jobs whose attempt something shared has stopped, or keeps from beginning: by what the world did to them."""
+
+    BY: ClassVar[dict[str, str]] = {
+        "no-image": "registry", "storage-hangs": "storage", "no-peers": "subnet manager", "no-data": "data network",
+        "evict": "control plane",
+    }  # fmt: skip
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[str, float]] = {}  # job -> what, and until when it says anything
+
+    def fact(self, fact: Fact) -> None:
+        job = str(fact.detail.get("job", ""))
+        if fact.kind in self.BY:
+            self._of[job] = (self.BY[fact.kind], float("inf"))
+        if fact.kind == "place":
+            self._of.pop(job, None)
+        if fact.kind in ("goes-on", "started") and job in self._of:
+            self._of[job] = (self._of[job][0], fact.t + GRACE_S)
+
+    def of(self, job: str, t: float) -> str:
+        what, until = self._of.get(job, ("", -1.0))
+        return what if t <= until else ""
+
+
+class NoJobGivenUp(Checker):
+    """No job is given up whose last attempt something shared has stopped or kept from beginning, unless it was tried
+    again for most of a day. Exercised by each such attempt."""
+
+    floor: ClassVar[float] = 5.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._open: set[str] = set()
+        self._victims = Victims()
+        self._since: dict[str, float] = {}  # job -> when its first attempt in a row was stopped so
+
+    def fact(self, fact: Fact) -> None:
+        self._victims.fact(fact)
+        job = str(fact.detail.get("job", ""))
+        if fact.kind == "job-end":
+            if not self._victims.of(job, fact.t):
+                self._since.pop(job, None)
+            elif self.world.jobs[job].spec.managed:
+                self.exercised += 1
+                self._since.setdefault(job, fact.t)
+
+    def moment(self) -> None:
+        now = {r.value.job for r in self.run.store.list(Recovery)}
+        for job in sorted(self._open - now):
+            self._judge(job)
+        self._open = now
+
+    def _judge(self, job: str) -> None:
+        ended = next((r for r in self.run.store.history(Recovery, limit=50) if r.job == job), None)
+        if ended is None or ended.phase is not RecoveryPhase.FAILED or job not in self._since:
+            return
+        if self.run.settings.jobs.restarting_s < self.world.jobs[job].spec.init_s:  # no attempt could ever begin
+            return
+        if self.world.now - self._since[job] < LONG_S:
+            what = self._victims.of(job, self._since[job]) or "something shared"
+            self.complain(None, f"{job} was given up for the {what}, which was away: {'; '.join(ended.because[:1])}")

@@ -1,0 +1,82 @@
+"""One job alone: which of its failures look like something shared, what they cost, and that it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sickbay.core import outages
+from sickbay.core.recover import decide
+from sickbay.core.turn import JobSlice, Now
+from sickbay.model import Blame, Entry, JobPhase, Place, Recovery, RecoveryPhase, Status
+from sickbay.settings import JobPolicy
+from tests.builders import a_finding, a_job, a_recovery
+
+P = RecoveryPhase
+BEGAN = (("PROGRESSED", P.RUNNING), ("STALLED", P.STALLED), ("DONE", P.STOPPING), ("DONE", P.EXAMINING))
+NEVER = (("FOUND", P.RESTARTING), ("TIMED_OUT", P.STOPPING), ("DONE", P.EXAMINING))
+DIED = (("FOUND", P.RESTARTING), ("DIED", P.STOPPING), ("DONE", P.EXAMINING))
+SICK = replace(a_finding(), status=Status.FAILED, place=Place("n1"))
+
+
+def after(*events: tuple[str, P], **changed: Any) -> Recovery:
+    journal = tuple(Entry(i, event, float(i), "sickbay", "why", phase.value) for i, (event, phase) in enumerate(events))
+    return replace(a_recovery(events[-1][1]), **{"journal": journal, "blame": Blame.UNKNOWN, **changed})
+
+
+def judged(r: Recovery, *findings: Any, fresh: bool = False, **job: Any) -> Recovery:
+    return outages.judged(JobSlice(job=a_job(JobPhase.STOPPED, **job), recovery=r), r, findings, fresh)
+
+
+def test_an_attempt_that_does_not_begin_on_good_nodes_is_not_counted() -> None:
+    r = judged(after(*NEVER))
+    assert (r.excused, r.spared) == (True, 1)
+
+
+def test_one_that_stands_still_in_the_middle_of_its_work_is_excused_once_until_it_saves() -> None:
+    first = judged(after(*BEGAN))
+    again = judged(after(*BEGAN, spared=1))
+    saved = judged(after(*BEGAN, spared=1), fresh=True)
+    assert [(r.excused, r.spared) for r in (first, again, saved)] == [(True, 1), (False, 1), (True, 1)]
+
+
+def test_an_attempt_with_a_sick_node_is_counted() -> None:
+    assert not judged(after(*NEVER), SICK).excused
+
+
+def test_one_in_which_a_single_node_fell_silent_is_counted() -> None:
+    assert not judged(after(*NEVER), silent=(1,), rank_nodes=("n1", "n2"), nodes=("n1", "n2")).excused
+
+
+@pytest.mark.parametrize(
+    ("blame", "excused"), [(Blame.INFRASTRUCTURE, True), (Blame.UNKNOWN, False), (Blame.USER_CODE, False)]
+)
+def test_one_that_died_is_excused_only_by_what_its_logs_say_of_the_infrastructure(blame: Blame, excused: bool) -> None:
+    assert judged(after(*DIED, blame=blame)).excused is excused
+
+
+def waiting(spared: int) -> Recovery:
+    r = after(*NEVER, ("BLAMED", P.WAITING_FOR_CAPACITY), spared=spared, excused=True, barren=4, checkpoint_step=0)
+    return replace(r, entered=0.0)
+
+
+def decided(r: Recovery, at: float) -> Recovery:
+    job = a_job(JobPhase.STOPPED, checkpoint=None)
+    made = decide(JobSlice(job=job, recovery=r, good=job.nodes), JobPolicy(), Now(at, at)).recovery
+    assert made is not None
+    return made
+
+
+def test_it_is_tried_again_later_and_later_and_spends_no_attempt() -> None:
+    assert outages.back_off(waiting(4)) == 480.0
+    assert decided(waiting(4), 400.0).phase is P.WAITING_FOR_CAPACITY
+    again = decided(waiting(4), 500.0)
+    assert (again.phase, again.barren) == (P.RESTARTING, 4)
+
+
+def test_it_ends_when_it_was_tried_for_a_day() -> None:
+    ended = decided(waiting(outages.TRIES + 1), 10_000.0)
+    assert ended.phase is P.FAILED
+    assert "did not begin, and nothing is wrong with its nodes" in ended.journal[-1].why
