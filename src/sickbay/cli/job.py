@@ -27,6 +27,7 @@ def restart(
     store: StoreOption = "",
     config: ConfigOption = "",
 ) -> None:
-    """Start it on good nodes though ranks of its last attempt may still run where nobody can reach them."""
+    """Start it on good nodes though ranks of its last attempt may still run where nobody can reach them, or though its
+    next try was put off."""
     with sit_down(store, config) as sitting:
         say(*wishes.restart(sitting, job, why))

@@ -65,6 +65,11 @@ def restart(sitting: Sitting, job: str, why: str) -> list[str]:
     if job not in known:
         raise UserError(f"There is no job {plain(job)} that is looked after. {_looked_after(job, known)}")
     sitting.store.create(Command(uuid4().hex, "restart", job, sitting.by, why, sitting.now, cluster=sitting.cluster()))
+    if known[job].excused:
+        return [
+            f"{plain(job)} does not wait for its next try: it is started as soon as there are enough good nodes.",
+            f"{sitting.when()} {sitting.controller()}",
+        ]
     return [
         f"{plain(job)} is started elsewhere as soon as there are enough good nodes; you say that ranks of attempt "
         f"{known[job].attempt} which nobody can reach write nothing that it reads.",

@@ -48,6 +48,9 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("ranks out of reach are no hindrance", set_("core.reach", "loose", lambda *a: ())),
     Mutant("an owner is not told of ranks out of reach", set_("core.reach", "told", lambda s, r, now: r)),
     Mutant("a shared outage spends attempts", set_("controller.outages", "Outages.of", _none)),
+    Mutant("an attempt that does not begin is spent", set_("core.outages", "judged", lambda s, r, findings, fresh: r)),
+    Mutant("a job that never begins is tried for ever", set_("core.outages", "TRIES", 10**6)),
+    Mutant("what does not begin is tried again at once", set_("core.outages", "back_off", lambda r: 0.0)),
     # common causes, comebacks, ceilings
     Mutant("explained is good", wrap_("core.sight", "explain_away", _forgets_what_is_explained)),
     Mutant("REPLACE for ever", set_("core.comebacks", "why_not_again", _none)),
