@@ -59,7 +59,8 @@ class NoJobGivenUp(Checker):
         self._victims.fact(fact)
         job = str(fact.detail.get("job", ""))
         if fact.kind == "job-end":
-            if not self._victims.of(job, fact.t):
+            by_itself = fact.detail["phase"] == "FAILED" and not str(fact.detail["why"]).startswith("evicted")
+            if by_itself or not self._victims.of(job, fact.t):  # what died while it waited died of something else
                 self._since.pop(job, None)
             elif self.world.jobs[job].spec.managed:
                 self.exercised += 1
