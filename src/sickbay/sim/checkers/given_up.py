@@ -5,6 +5,7 @@ Judged by what the world did to each attempt, not by what happened to be away at
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Recovery, RecoveryPhase
@@ -14,6 +15,7 @@ from sickbay.sim.world import Fact
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
+MANY = 3  # nodes cut off: fewer are their own trouble
 GRACE_S = 60.0  # after it goes on, until its next step can be seen
 LONG_S = 12 * 3600.0  # a job that never begins for so long may be given up, whatever the reason
 
@@ -28,10 +30,14 @@ class Victims:
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, float]] = {}  # job -> what, and until when it says anything
+        self._cut: Counter[str] = Counter()  # node -> cuts in force
 
     def fact(self, fact: Fact) -> None:
-        job = str(fact.detail.get("job", ""))
-        if fact.kind in self.BY:
+        job, cut = str(fact.detail.get("job", "")), fact.kind in ("cut", "mended")
+        for name in str(fact.detail.get("nodes", "")).split(",") if cut else ():
+            self._cut[name] += 1 if fact.kind == "cut" else -1
+        few = fact.kind in ("no-data", "evict") and sum(1 for n in self._cut.values() if n > 0) < MANY
+        if fact.kind in self.BY and not few:
             self._of[job] = (self.BY[fact.kind], float("inf"))
         if fact.kind == "place":
             self._of.pop(job, None)
