@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sickbay.model import Case, Pause, Phase
+from sickbay.model import Case, Command, Pause, Phase
 from sickbay.settings import Policy, Settings
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.run import SimRun
@@ -44,3 +44,42 @@ def test_a_paused_fleet_restarts_no_job_until_the_pause_is_over() -> None:
     run.run_for(3_600.0)
     assert world.jobs["llama"].attempt == 2
     assert world.jobs["llama"].live
+
+
+def reminders(run: SimRun) -> list[str]:
+    return [f"{n.title}: {n.body}" for n in run.mailbox.notices if n.key.startswith("reminder/")]
+
+
+def test_a_pause_without_an_end_is_brought_to_mind_once_a_day_until_somebody_ends_it() -> None:
+    run = a_run()
+    run.store.create(Pause("fleet", "ann", "change freeze", run.world.now))
+    run.world.strike("gpu_lost_79", "node-0002", 1, cure="reboot")
+    run.run_for(86_000.0)
+    assert reminders(run) == []
+    run.run_for(86_400.0 * 2)
+    assert len(reminders(run)) == 2
+    assert "by ann (change freeze), without an end" in reminders(run)[0]
+    assert "These cases stand still: node-0002.1." in reminders(run)[0]
+    assert "sickbay resume --all" in reminders(run)[0]
+    run.store.delete(Pause, "fleet")
+    run.run_for(86_400.0 * 2)
+    assert len(reminders(run)) == 2
+
+
+def test_a_case_that_somebody_held_and_forgot_is_brought_to_mind() -> None:
+    run = a_run()
+    run.world.strike("gpu_lost_79", "node-0002", 1, cure="reboot")
+    run.run_for(30.0)
+    case = the_case(run)
+    run.store.create(Command("order-1", "hold", case.id, "ann", "I look at it", run.world.now))
+    run.run_for(86_400.0 + 3_600.0)
+    (said,) = reminders(run)
+    assert "held by ann: I look at it" in said
+    assert f"sickbay case unhold {case.id}" in said
+
+
+def test_a_pause_with_an_end_needs_no_reminder() -> None:
+    run = a_run()
+    run.store.create(Pause("fleet", "ann", "", run.world.now, run.world.now + 3 * 86_400.0))
+    run.run_for(2 * 86_400.0)
+    assert reminders(run) == []

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sickbay.model import Action, Ledger, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import Action, Doubt, Entry, Ledger, Notice, Pause, Phase, Place, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
-from tests.builders import a_case, a_recovery
+from tests.builders import a_case, a_latch, a_record, a_recovery
 from tests.sim.ward import Ward, a_policy, names
 
 NODE = "node-0003"
@@ -176,6 +176,43 @@ def test_a_job_waits_long_and_its_owner_was_never_told() -> None:
     ward.judge.look()
     ward.passes(7200.0)
     assert "nobody was told" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_a_verdict_stays_for_ever_and_nobody_was_told() -> None:
+    ward = unwatched()
+    ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
+    said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
+    assert f"gpu-lost is held against {NODE} without a case" in said[0]
+
+
+@pytest.mark.parametrize("exit_", ["quiet", "told"])
+def test_a_verdict_that_has_an_exit_is_in_order(exit_: str) -> None:
+    ward = unwatched()
+    record = a_record(a_latch("gpu-lost"), node=NODE, quiet={"gpu-lost|boot|": 9e9} if exit_ == "quiet" else {})
+    ward.run.store.create(record)
+    if exit_ == "told":
+        body = f"no new case opens for gpu-lost on {NODE}: sickbay case reopen {NODE}"
+        ward.run.mailbox.send(Notice("k", "info", "t", body, "", 0.0))
+    assert complaints(ward, "EveryStateHasAnExit", at_the_end=True) == []
+
+
+def test_a_suspicion_that_nobody_was_told_of() -> None:
+    ward = unwatched()
+    ward.run.store.create(a_record(node=NODE, doubts=(Doubt("SN-1", strikes=1, why="again", at=0.0),)))
+    assert "no notice says how that ends" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_a_pause_without_an_end_that_nobody_was_reminded_of() -> None:
+    ward = unwatched()
+    ward.run.store.create(Pause("fleet", "ann", "", ward.run.clock.now() - 2 * 86_400.0))
+    assert "nobody was reminded" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_a_hold_that_nobody_was_reminded_of() -> None:
+    ward = unwatched()
+    held = Entry(0, "HOLD", ward.run.clock.now() - 2 * 86_400.0, "ann", "", "QUEUED")
+    ward.run.store.create(a_case(Phase.QUEUED, node=NODE, held=True, journal=(held,)))
+    assert "is held, and nobody was reminded" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
 
 
 def test_a_node_is_treated_in_circles() -> None:

@@ -24,7 +24,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
 from sickbay.controller.view import View
 from sickbay.controller.windows import is_open
-from sickbay.core import absence, keeping, machine, plan, quiet, sight, suspicion, triage
+from sickbay.core import absence, keeping, machine, plan, quiet, reminders, sight, suspicion, triage
 from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
@@ -390,10 +390,21 @@ class Desk(Asking):
         fresh = list(self._monitor.tell_silence(now, self._told_keys))
         fresh += hands_off.notices(self._view.off, self._told_keys, now.wall)
         fresh += self._crowd.notices(ledger, counts, now)
+        fresh += self._remind(now)
         if not fresh:
             return ledger
         self._owe("ledger", "", fresh)
         return replace(ledger, notices=keeping.owed(ledger.notices, fresh))
+
+    def _remind(self, now: Now) -> list[Notice]:
+        """Once a day of what people have stopped without an end; what cannot be read has a notice of its own."""
+        pauses = [pause for scope, pause in self._view.pauses.items() if scope not in self._view.off.scopes]
+        cases = [case for case in self._view.open_cases() if case.held or case.paused]
+        due = {n.key: n for n in reminders.due(pauses, cases, now.wall)}
+        fresh = [notice for key, notice in due.items() if key not in self._told_keys]
+        self._told_keys -= {key for key in self._told_keys if key.startswith("reminder/") and key not in due}
+        self._told_keys |= due.keys()
+        return fresh
 
     # -- people
 

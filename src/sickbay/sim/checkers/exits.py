@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Case, Ledger, Phase, Recovery, RecoveryPhase
+from sickbay.model import Case, Ledger, NodeRecord, Pause, Phase, Recovery, RecoveryPhase
 from sickbay.sim.checkers.checker import Checker
 from sickbay.sim.world import Fact
 
@@ -13,13 +14,16 @@ if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
 SLACK_S = 1800.0
+DAY_S = 86_400.0
 FREE, EACH = 6, 5  # treatments of one place in any case, and for each true fault of it: a ladder has four rungs
 KILLS = 3  # jobs that one part may end before a person decides
 
 
 class EveryStateHasAnExit(Checker):
     """After the calm: whoever is marked has an open case, whoever rests with a person was told of, the breaker closes
-    by itself, and a job that has waited longer than `capacity_s` has told its owner."""
+    by itself, and a job that has waited longer than `capacity_s` has told its owner. A verdict on a node without a case
+    has a quiet time that ends, or was told with a command that ends it; so was every suspicion, and every pause or hold
+    without an end once it is a day old."""
 
     def end(self) -> None:
         told = {notice.case for notice in self.run.mailbox.notices}
@@ -36,6 +40,48 @@ class EveryStateHasAnExit(Checker):
             self._closes(stored.value)
         for stored_job in self.run.store.list(Recovery):
             self._waits_in_the_open(stored_job.value, words)
+        self._verdicts_end(cases)
+        self._suspicions_are_told(cases)
+        self._stops_are_told(cases)
+
+    def _verdicts_end(self, cases: Mapping[str, Case]) -> None:
+        """What is held against a node that has no case. One that is shared rests with the case about that."""
+        watched = {case.node for case in cases.values()}
+        shared = {d.fault for case in cases.values() if case.factor for d in case.diagnoses}
+        now = max((stored.value.watch_time for stored in self.run.store.list(Ledger)), default=0.0)
+        for record in (stored.value for stored in self.run.store.list(NodeRecord)):
+            node = self.world.nodes.get(record.node)
+            if node is None or not node.present or node.opted_out or record.node in watched:
+                continue
+            for latch in (la for la in record.latched if la.fault not in shared):
+                ends = any(until > now and key.startswith(latch.fault) for key, until in record.quiet.items())
+                told = self._was_told(record.node, latch.fault, "sickbay ")
+                words = f"{latch.fault} is held against {record.node} without a case, a quiet time or a word to anybody"
+                self.expect(ends or told, None, words)
+
+    def _suspicions_are_told(self, cases: Mapping[str, Case]) -> None:
+        records = [stored.value for stored in self.run.store.list(NodeRecord)]
+        for record in (*records, *(case.record for case in cases.values() if case.record is not None)):
+            for doubt in (d for d in record.doubts if d.strikes):
+                told = self._was_told(record.node, "suspicion", f"sickbay node acknowledge {record.node}")
+                part = doubt.part or "the node"
+                self.expect(told, None, f"{part} of {record.node} is under suspicion, and no notice says how that ends")
+
+    def _stops_are_told(self, cases: Mapping[str, Case]) -> None:
+        """What people stopped, and may have forgotten."""
+        for pause in (stored.value for stored in self.run.store.list(Pause)):
+            if pause.until is None and self.run.clock.now() - pause.since > DAY_S + SLACK_S:
+                told = self._was_told(pause.scope.rpartition(":")[2], "paused", "sickbay resume")
+                self.expect(told, None, f"{pause.scope} is paused without an end, and nobody was reminded of it")
+        for case in cases.values():
+            since = next((e.at for e in reversed(case.journal) if e.event == "HOLD"), None)
+            if case.held and since is not None and self.run.clock.now() - since > DAY_S + SLACK_S:
+                told = self._was_told(case.id, "held", f"sickbay case unhold {case.id}")
+                self.expect(told, None, f"{case.id} is held, and nobody was reminded of it")
+
+    def _was_told(self, *words: str) -> bool:
+        """Does one notice say all of it?"""
+        return any(all(word in f"{n.title}\n{n.body}" for word in words) for n in self.run.mailbox.notices)
 
     def _closes(self, ledger: Ledger) -> None:
         if ledger.breaker:

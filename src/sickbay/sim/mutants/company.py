@@ -30,6 +30,10 @@ def _none(*args: Any) -> str:
     return ""
 
 
+def _nothing(*args: Any) -> None:
+    return None
+
+
 def _no(*args: Any) -> bool:
     return False
 
@@ -56,6 +60,9 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("REPLACE for ever", set_("core.comebacks", "why_not_again", _none)),
     Mutant("ceilings are a union", set_("core.witness", "bounded", lambda d, ceilings: d)),
     Mutant("a weaker witness takes a verdict over", set_("core.witness", "outranks", _no)),
+    # what has no end by itself
+    Mutant("a suspicion is told to nobody", set_("core.decide", "_tell_doubts", _nothing), only="EveryStateHasAnExit"),
+    Mutant("what people stopped is never brought to mind", set_("core.reminders", "due", lambda *a: ())),
     # who waits
     Mutant("a crowd before a full limit is told to nobody", set_("core.crowd", "is_news", _no)),
 )
