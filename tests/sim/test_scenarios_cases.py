@@ -309,3 +309,18 @@ def test_a_node_that_is_closed_again_in_the_same_case_is_not_told_of_again() -> 
     assert [phase for phase, _ in ended.timeline].count("CORDONING") == 3
     assert [words for _, words in _told_of(ward, ended)] == ["being closed for new work", "well, or gone for good"]
     ward.ends_well()
+
+
+def test_a_node_that_falls_ill_again_and_again_is_told_as_that_and_not_case_by_case() -> None:
+    """Cut off every hour it sent two messages an hour, all of them true and none of them news."""
+    ward = Ward(policy=a_policy(max_verb="REBOOT"))
+    for _ in range(8):
+        ward.world.network.cut([SICK], "control", 900.0)
+        ward.passes(3600.0)
+    told = [n for n in ward.run.mailbox.notices if n.case.startswith(f"{SICK}.") and n.level != "urgent"]
+    often = [n for n in told if n.title.endswith("for the 3rd time today")]
+    assert [n.level for n in often] == ["warning"]
+    assert f"sickbay why {SICK}" in often[0].body
+    people = {n.case for n in ward.run.mailbox.notices if n.level == "urgent"}
+    single = [n for n in told[told.index(often[0]) + 1 :] if n.case not in people]
+    assert single == []
