@@ -390,6 +390,8 @@ class Case:
     archive: Archive | None = None  # the evidence of this case, in the evidence store
     ready: str = ""  # closed, and why its work may be evicted now: it waits for a drain's place or a person's word
     absence: Absence | None = None  # of a case about many nodes that are away together
+    alive: bool = False  # while it was away somebody else called it alive: that it was away is no evidence
+    flaps: bool = False  # it comes and goes, and a person decides: that it answers now changes nothing
 
 
 class JobPhase(StrEnum):

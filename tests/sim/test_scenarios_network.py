@@ -293,3 +293,47 @@ def test_a_node_that_is_treated_for_its_absence_is_company_for_those_who_go_away
     w.world.network.cut(names(1, 2), "power", for_s=5 * HOUR)
     w.passes(4 * HOUR)
     assert w.treatments() == ["REBOOT"]
+
+
+def flapping(*, provider_tells: bool) -> Ward:
+    """Away for six minutes of every twenty, nine times."""
+    w = Ward(32, policy=Policy(max_verb="REPLACE", approval=()), rack_size=8, provider_tells=provider_tells)
+    w.passes(600.0)
+    for _ in range(9):
+        w.world.network.cut(names(5, 1), "control", for_s=360.0)
+        w.passes(1200.0)
+    return w.passes(3 * HOUR)
+
+
+def test_a_node_that_comes_and_goes_while_its_provider_calls_it_alive_is_left_alone_and_told_of_once() -> None:
+    """It was rebooted, power-cycled and replaced, with eleven notices."""
+    w = flapping(provider_tells=True)
+    assert (w.treatments(), w.facts("cordon")) == ([], [])
+    assert [n.title for n in w.run.mailbox.notices] == ["node-0005 comes and goes"]
+    w.ends_well()
+
+
+def test_a_node_that_comes_and_goes_and_nobody_calls_alive_is_rebooted_once_and_then_a_persons() -> None:
+    w = flapping(provider_tells=False)
+    assert w.treatments() == ["REBOOT"]
+    case = w.case("node-0005")
+    assert case is not None
+    assert "goes away and comes back by itself" in case.journal[-1].why
+    assert len(w.run.mailbox.notices) <= 5  # closed, "for the 3rd time today", twice a person's, well
+    w.says("abort", case)
+    w.ends_well()
+
+
+def test_an_absence_that_lasts_for_days_is_told_again_once_a_day() -> None:
+    w = ward(32)
+    w.passes(600.0)
+    w.world.network.cut(names(0, 8), "both", for_s=80 * HOUR)
+    w.passes(84 * HOUR)
+    assert [n.title for n in w.run.mailbox.notices if "away" in n.title] == [
+        "8 nodes are away together",
+        "8 nodes have been away for an hour",
+        "8 nodes have been away for 1 day",
+        "8 nodes have been away for 2 days",
+        "8 nodes have been away for 3 days",
+    ]
+    assert "sickbay case split" in w.run.mailbox.notices[-2].body

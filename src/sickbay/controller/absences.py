@@ -31,6 +31,7 @@ class Member:
     since: float | None = None
     absent: str = ""
     exchange: bool = False
+    witness: str = ""  # who else says that it is alive
 
 
 class Absences:
@@ -46,7 +47,7 @@ class Absences:
 
     # -- for each node's decision
 
-    def member(self, name: str, now: Now) -> Member:
+    def member(self, name: str, now: Now, heartbeats: Heartbeats) -> Member:
         since = self._view.away.get(name)
         if name not in self._view.away or since is None:
             return Member()
@@ -55,7 +56,9 @@ class Absences:
             return Member(since, f"it is away together with many others ({case.id}): nothing is done to it")
         if since <= ledger.left_at and now.watch < ledger.left_at + self._settings.policy.quiet_s:
             return Member(since, "people closed the case about the nodes that went away with it, and look after it")
-        return Member(since, exchange=since <= ledger.replaced_at)
+        node = self._view.nodes.get(name)
+        witness = self._witness(node, since, heartbeats) if node is not None and not node.ready else ""
+        return Member(since, exchange=since <= ledger.replaced_at, witness=witness)
 
     def excuses(self, name: str, now: Now) -> bool:
         """Was it away with many others a moment ago? Then that its ranks were silent says nothing about it."""
@@ -159,9 +162,9 @@ class Absences:
         ending = core.ending(counted, case.approved, now.watch)
         if ending is not None:
             self._end(*ending, case.approved, now)
-        elif now.watch >= counted.since + core.LOST_S and counted.count and "lost" not in counted.told:
-            told = words.lost(fresh, counted, self._gpus(away), self._jobs_hurt(), now.wall)
-            fresh = self._telling(fresh, told, "lost")
+        elif news := core.news(counted, now.watch):
+            told = words.lost(fresh, counted, news, self._gpus(away), self._jobs_hurt(), now.wall)
+            fresh = self._telling(fresh, told, news)
         grown = fresh.notices != case.notices or counted.scope != absence.scope
         if fresh != case:
             self._records.put_case(fresh, False, (), patience=keeping.NOW if grown else keeping.LATER_S)

@@ -143,7 +143,7 @@ class Desk(Asking):
         node, stored = view.nodes.get(name), view.cases.get(name)
         case = stored.value if stored else None
         key, outcome = self._answers.pop(name, ("", None))
-        known, member = view.records.get(name), self._absences.member(name, now)
+        known, member = view.records.get(name), self._absences.member(name, now, self._heartbeats)
         s = NodeSlice(
             record=known.value if known else NodeRecord(name, cluster=self._settings.cluster),
             node=node, gone=name in view.gone, case=case,
@@ -155,7 +155,7 @@ class Desk(Asking):
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
             taken_back=self._monitor.taken_back(case, node),
             stray=stray, lost=view.lost.pop(name, None),
-            away_since=member.since, absent=member.absent, exchange=member.exchange,
+            away_since=member.since, absent=member.absent, exchange=member.exchange, witness=member.witness,
             over=self._absences.over if name == absence.NAME else self._monitor.over.pop(name, ""),
         )  # fmt: skip
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)

@@ -23,6 +23,7 @@ COUNTED_S = 60.0  # all of them away for a shorter time: a control plane that hi
 ENDS_S = 600.0  # nobody away for so long: it is over
 MOSTLY = 0.8  # of those who were away at its worst
 MOSTLY_S = 1_800.0  # so many have been back for so long: the rest have something of their own
+DAY_S = 86_400.0
 LOST_S = 3_600.0  # then people are told what is lost and what they may decide
 SAME_S = 3_600.0  # away again so soon: the same incident, about which people know
 COVERS = 0.8  # of the absent nodes: then a factor is named as what they share
@@ -222,9 +223,19 @@ def ending(absence: Absence, approved: Sequence[Verb], now: float) -> tuple[str,
     return None
 
 
+def news(absence: Absence, now: float) -> str:
+    """What people are told now by the clock alone: once after an hour, then once a day; "" if they know."""
+    if not absence.count or now < absence.since + LOST_S:
+        return ""
+    days = int((now - absence.since) // DAY_S)
+    due = f"day-{days}" if days and "lost" in absence.told else "lost"
+    return due if due not in absence.told else ""
+
+
 def next_look(absence: Absence) -> list[float]:
     """Watch times at which time alone changes something."""
-    times = [absence.since + LOST_S] if "lost" not in absence.told else []
+    days = max((int(what[4:]) for what in absence.told if what.startswith("day-")), default=0)
+    times = [absence.since + (LOST_S if "lost" not in absence.told else (days + 1) * DAY_S)]
     times += [absence.all_back + ENDS_S] if absence.all_back is not None else []
     times += [absence.mostly_back + MOSTLY_S] if absence.mostly_back is not None else []
     return times

@@ -1,6 +1,7 @@
 """What people are told when many nodes are away together: that it began, what is lost after an hour, that it is over.
 
-Called by core/explain.py and controller/absences.py. At most three notices an incident. It decides nothing.
+Called by core/explain.py and controller/absences.py. At most three notices an incident, and one for each further day.
+It decides nothing.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ def began(case: Case, absence: Absence, at: float) -> Notice:
     return Notice(f"{case.id}/began", "urgent", title, "\n".join(body), case.id, at)
 
 
-def lost(case: Case, absence: Absence, gpus: int, jobs: Sequence[str], at: float) -> Notice:
+def lost(case: Case, absence: Absence, news: str, gpus: int, jobs: Sequence[str], at: float) -> Notice:
+    """After an hour (`news` is "lost"), and once a day while it lasts ("day-2")."""
     standing = f"Jobs that stand still for it: {named(jobs, NAMED)}." if jobs else ""
     body = [
-        f"{_nodes(absence.count)} ({gpus} GPUs) have been away for an hour: "
+        f"{_nodes(absence.count)} ({gpus} GPUs) have been away for {_how_long(news)}: "
         f"{named(absence.names, NAMED, absence.most)}. What they share: {absence.shared}.",
         *([standing] if standing else []),
         _choices(case),
     ]
-    title = f"{_nodes(absence.count)} have been away for an hour"
-    return Notice(f"{case.id}/lost", "urgent", title, "\n".join(body), case.id, at)
+    title = f"{_nodes(absence.count)} have been away for {_how_long(news)}"
+    return Notice(f"{case.id}/{news}", "urgent", title, "\n".join(body), case.id, at)
 
 
 def ended(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
@@ -52,6 +54,11 @@ def _choices(case: Case) -> str:
         f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
         "(exchange those still away)."
     )
+
+
+def _how_long(news: str) -> str:
+    days = news.removeprefix("day-")
+    return "an hour" if news == "lost" else f"{days} day" + ("s" if days != "1" else "")
 
 
 def _nodes(count: int) -> str:

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import absence, comebacks, explain, keeping, machine, obey, sight, steps, strays, suspicion, triage
+from sickbay.core import (
+    absence,
+    comebacks,
+    explain,
+    flaps,
+    keeping,
+    machine,
+    obey,
+    sight,
+    steps,
+    strays,
+    suspicion,
+    triage,
+)
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
@@ -30,6 +43,7 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
     strays.cancel_lost(turn)
     if turn.case is None:
         _open(turn)
+    flaps.note_witness(turn)
     strays.adopt(turn)
     obey.freeze(turn, s.paused or _stands_still(turn))
     obey.obey(turn)

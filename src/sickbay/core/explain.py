@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
-from sickbay.core import absence_words, quiet, suspicion
+from sickbay.core import absence, absence_words, quiet, suspicion
 from sickbay.core.moment import moment
 from sickbay.core.naming import named
 from sickbay.model import (
@@ -124,6 +124,8 @@ def with_quiet(notice: Notice, case: Case, until: float) -> Notice:
 
 
 def _todo(case: Case) -> list[str]:
+    if case.phase is Phase.CORDONING and absence.is_only_evidence(case):
+        return ["When it answers again it is examined, and returned by itself if it is well."]
     if case.phase is Phase.ESCALATED and case.factor:
         return [f"No node is treated for this. When the cause is dealt with: sickbay case abort {case.id}."]
     if case.phase is Phase.ESCALATED and case.pending is not None:

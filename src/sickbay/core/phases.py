@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import absence, admit, comebacks, machine, plan, suspicion, triage
+from sickbay.core import absence, admit, comebacks, flaps, machine, plan, suspicion, triage
 from sickbay.core.turn import Said, Turn, latches_of
 from sickbay.model import (
     Case,
@@ -193,6 +193,9 @@ def _queued(turn: Turn, case: Case) -> Said:
     if verb is None:
         tried = ", ".join(case.rungs_tried) or (f"{case.rung} in an earlier case" if case.rung else "nothing")
         return (Event.EXHAUSTED, f"no stronger treatment is left or allowed (tried: {tried})")
+    if why := flaps.why_a_person(case, turn.s.node, verb):
+        turn.case = replace(case, flaps=True)
+        return (Event.EXHAUSTED, why)
     if why := _for_a_person(turn, case, verb):
         return (Event.EXHAUSTED, why)
     settled = turn.ctx.now.watch >= triage.settles_at(case, turn.record, turn.ctx.policy)
@@ -281,7 +284,7 @@ def _answers_again(turn: Turn, case: Case) -> bool:
     """It rests with a person only because it could not be asked while it was away; now it can be."""
     node = turn.s.node
     asked = sum(e.event == Event.EXAMINED and e.by == "sickbay" for e in case.journal)
-    if node is None or not node.ready or case.cancelled or case.newcomer or asked >= AGAIN_MOST:
+    if node is None or not node.ready or case.cancelled or case.newcomer or case.flaps or asked >= AGAIN_MOST:
         return False
     return absence.is_only_evidence(case) and not latches_of(turn, case) and bool(case.cordon_version)
 

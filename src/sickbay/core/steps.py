@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import absence, explain, machine, plan, quiet, recurring, triage
+from sickbay.core import absence, explain, flaps, machine, plan, quiet, recurring, triage
 from sickbay.core.turn import Move, Turn
 from sickbay.model import Case, Failed, Phase, Verb, When
 
@@ -84,4 +84,5 @@ def _with_notice(turn: Turn, case: Case, why: str) -> Case:
     if notice is not None and case.phase in machine.ENDS and quiet.is_left_by(case, case.journal[-1].event):
         notice = explain.with_quiet(notice, case, turn.ctx.now.wall + quiet.length(case, turn.ctx.policy))
     notice = recurring.instead(turn, case, notice) if notice is not None else None
+    notice = flaps.told(turn, case, notice)
     return replace(case, notices=(*case.notices, notice)[-8:]) if notice else case

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sickbay.catalog import Catalog
+from sickbay.core import absence, plan, quiet, suspicion, witness
 from sickbay.core import diagnose as diagnosing
-from sickbay.core import plan, quiet, suspicion, witness
 from sickbay.core.witness import Ceilings
 from sickbay.model import (
     TREATMENTS,
@@ -287,7 +287,8 @@ def open_case(
     n = next_number(record, node.mark)
     diagnoses = tuple(diagnosis_of(la, catalog, at, ceilings) for la in latches)
     floor, why_floor = _relapse_floor(record, latches, policy, now)
-    again = suspicion.relapsed(record, latches, policy.relapse_s, now)
+    ill = [la for la in latches if la.fault != absence.LONE_FAULT]  # that it was away says nothing about its parts
+    again = suspicion.relapsed(record, ill, policy.relapse_s, now)
     record = suspicion.strike(record, again, at)
     if node.jobs:
         record = suspicion.note_kills(record, latches, [d.when for d in diagnoses], now)
@@ -375,7 +376,10 @@ def severity(case: Case) -> Severity:
 
 
 def may_clear(record: NodeRecord, case: Case, policy: Policy, now: float) -> bool:
-    """After two flaps of one fault in a day, a verdict that goes away by itself is no longer believed."""
+    """After two flaps of one fault in a day, a verdict that goes away by itself is no longer believed. That a node was
+    away which somebody else called alive is none."""
+    if case.alive:
+        return True
     faults = {d.fault for d in case.diagnoses}
     flaps = [p for p in record.past if p.flap and p.fault in faults and now - p.ended <= policy.flap_window_s]
     return len(flaps) < policy.flaps_accepted
@@ -384,7 +388,7 @@ def may_clear(record: NodeRecord, case: Case, policy: Policy, now: float) -> boo
 def close(record: NodeRecord, case: Case, policy: Policy, *, now: float, at: float) -> NodeRecord:
     """What the ended case leaves on the record: history, and quiet where it ended without proof of health."""
     last = case.journal[-1].event if case.journal else ""
-    flap = not case.rungs_tried and not case.cancelled and last in ("CLEARED", "DONE")
+    flap = not case.rungs_tried and not case.cancelled and not case.alive and last in ("CLEARED", "DONE")
     past = tuple(
         Past(case.id, d.fault, d.part, case.rung if case.rungs_tried else None, case.phase.value, flap, now, at)
         for d in case.diagnoses

@@ -79,6 +79,7 @@ class NodeSlice:
     absent: str = ""  # why nothing is done to a node that is away: many are, and one case is about what they share
     over: str = ""  # why a case about something shared has ended by itself
     taken_back: str = ""  # "driver=590": what its fault had come with, and is not on it any more
+    witness: str = ""  # who else says that a node which does not answer is alive
     exchange: bool = False  # a person approved REPLACE for all that went away with it
 
 
