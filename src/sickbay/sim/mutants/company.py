@@ -30,6 +30,10 @@ def _none(*args: Any) -> str:
     return ""
 
 
+def _as_it_is(turn: Any, case: Any, *args: Any) -> Any:
+    return case
+
+
 def _nothing(*args: Any) -> None:
     return None
 
@@ -62,6 +66,9 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("a weaker witness takes a verdict over", set_("core.witness", "outranks", _no)),
     # what has no end by itself
     Mutant("a suspicion is told to nobody", set_("core.decide", "_tell_doubts", _nothing), only="EveryStateHasAnExit"),
+    Mutant("a drain that lacks a right is a person's for good", set_("core.steps", "_drained_later", _as_it_is)),
+    Mutant("nobody is asked for their word", set_("core.decide", "_asked", _as_it_is)),
+    Mutant("each relapse is told anew", set_("core.recurring", "instead", lambda turn, case, notice: notice)),
     Mutant("what people stopped is never brought to mind", set_("core.reminders", "due", lambda *a: ())),
     # who waits
     Mutant("a crowd before a full limit is told to nobody", set_("core.crowd", "is_news", _no)),
