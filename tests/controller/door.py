@@ -166,7 +166,7 @@ class Shift:
         **settings: Any,
     ) -> None:  # fmt: skip
         self.door, self.store, self.clock, self.lead = door, store or MemoryStore(), clock or HandClock(), Lead()
-        self.said, self.pager = list[str](), pager or Pager()
+        self.said, self.pager, self.turns = list[str](), pager or Pager(), 0
         policy = settings.pop("policy", a_policy(approval=()))
         self.controller = Controller(
             door, self.store, CATALOG, Settings(cluster="", policy=policy, **settings), self.clock, self.lead,
@@ -178,6 +178,7 @@ class Shift:
         until = self.clock.mono + seconds
         for _ in range(100_000):
             sleep = self.controller.turn()
+            self.turns += 1
             if self.clock.mono >= until:
                 return self
             self.clock.passes(min(max(sleep, 0.05), until - self.clock.mono))

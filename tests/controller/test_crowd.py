@@ -81,3 +81,13 @@ def test_the_log_says_once_for_each_case_why_it_waits(caplog: pytest.LogCaptureF
         crowded(4).passes(HOUR)
     lines = [r.getMessage() for r in caplog.records if "waits_for='1 of at most 1 nodes" in r.getMessage()]
     assert [line.split()[0] for line in lines] == ["case=n01.1", "case=n02.1", "case=n03.1"]
+
+
+def test_cases_that_only_wait_for_a_place_do_not_keep_the_loop_awake() -> None:
+    """They are looked at once a minute; six passes a minute for each hour of waiting were for nothing."""
+    shift = crowded(3).passes(300.0)
+    shift.door.says[Verb.DRAIN] = lambda _: Failed("a pod cannot be evicted")
+    shift.passes(600.0)  # n00 is a person's now: nothing is under way
+    before = shift.turns
+    shift.passes(HOUR)
+    assert shift.turns - before < 100

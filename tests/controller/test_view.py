@@ -205,6 +205,16 @@ def test_the_newest_wish_counts() -> None:
     assert view.next_due() == 30.0
 
 
+def test_a_second_look_is_no_deadline_and_a_deadline_before_it_is_one() -> None:
+    view = View()
+    view.due("node", "n1", 10.0, second_look=True)
+    assert view.looks_again_next()
+    view.due("node", "n2", 5.0)
+    assert not view.looks_again_next()
+    view.due("node", "n1", 4.0)
+    assert not view.looks_again_next()
+
+
 def test_a_wish_can_be_taken_back() -> None:
     view = View()
     view.due("node", "n1", 10.0)

@@ -256,7 +256,7 @@ class Desk(Asking):
         asks = case is not None and case.pending is not None
         self._expect(name, asks)
         due = self._absences.due if name == absence.NAME else self._wake(case, record, ctx)
-        self._view.due("node", name, due)
+        self._view.due("node", name, due, second_look=case is not None and due is not None and due == case.retry_at)
 
     def _wake(self, case: Case | None, record: NodeRecord, ctx: Context) -> float | None:
         if case is not None:

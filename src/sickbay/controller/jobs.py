@@ -257,7 +257,8 @@ class JobDesk(Asking):
             self._compared.pop(job, None)
         else:
             self._note_start(r, now)
-        self._view.due("job", job, None if ended else self._wake(r, now))
+        waits = r.phase is RecoveryPhase.WAITING_FOR_CAPACITY
+        self._view.due("job", job, None if ended else self._wake(r, now), second_look=waits)
         if before is None or before.value.phase is not r.phase:
             last = r.journal[-1]
             if ended or r.phase is RecoveryPhase.RUNNING:

@@ -344,9 +344,13 @@ class Controller:
             limits = self._settings.controller
             times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
             ahead = min(times) - self._watch if times else float("inf")
-            longest = limits.period_s if ahead < NEAR_PERIODS * limits.idle_period_s else limits.idle_period_s
+            near = ahead < NEAR_PERIODS * limits.idle_period_s and not self._only_looks_again(min(times))
+            longest = limits.period_s if near else limits.idle_period_s
             self._planned = min(max(0.05, ahead), longest)
         return self._planned
+
+    def _only_looks_again(self, at: float) -> bool:
+        return self.view.next_due() == at and self.view.looks_again_next()
 
     def _next_ask(self) -> float | None:
         asks = [*self._desk.asks(self._dispatcher), *self._jobs.asks(self._dispatcher)]

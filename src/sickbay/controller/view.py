@@ -66,6 +66,7 @@ class View:
         self._watching = False  # a node not seen before is new: not while all are read for the first time
         self._due: list[tuple[float, str, str]] = []
         self._due_at: dict[tuple[str, str], float] = {}
+        self._second_looks: set[tuple[str, str]] = set()
 
     # -- changes from the platform
 
@@ -246,8 +247,10 @@ class View:
     def touch_job(self, job: str) -> None:
         self.touched_jobs[job] = None
 
-    def due(self, kind: str, name: str, at: float | None) -> None:
-        """Ask for a turn at this watch time; the newest wish counts."""
+    def due(self, kind: str, name: str, at: float | None, *, second_look: bool = False) -> None:
+        """Ask for a turn at this watch time; the newest wish counts. A second look is no deadline: nothing follows
+        from the time alone, it is only asked again."""
+        (self._second_looks.add if second_look else self._second_looks.discard)((kind, name))
         if at is None:
             self._due_at.pop((kind, name), None)
             return
@@ -266,6 +269,10 @@ class View:
         while self._due and self._due_at.get(self._due[0][1:]) != self._due[0][0]:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
+
+    def looks_again_next(self) -> bool:
+        """What is due next is a second look and no deadline."""
+        return self.next_due() is not None and self._due[0][1:] in self._second_looks
 
     # -- questions
 
