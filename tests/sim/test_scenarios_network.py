@@ -337,3 +337,16 @@ def test_an_absence_that_lasts_for_days_is_told_again_once_a_day() -> None:
         "8 nodes have been away for 3 days",
     ]
     assert "sickbay case split" in w.run.mailbox.notices[-2].body
+
+
+def test_a_node_that_people_look_after_stays_theirs_when_its_object_is_deleted_and_comes_back() -> None:
+    w = ward()
+    w.passes(600.0)
+    w.world.network.cut(names(0, 8), "control", for_s=6 * HOUR)
+    w.passes(1200.0)
+    w.says("abort", absence_of(w))
+    w.passes(600.0)
+    w.world.people.delete_object("node-0003")
+    w.passes(3 * HOUR)
+    assert w.facts("rejoined", "node-0003")
+    assert (w.facts("cordon"), w.treatments()) == ([], [])

@@ -60,6 +60,7 @@ class View:
         self.by_boot: set[str] = set()  # "driver=580": values that a node was seen to have after a boot and not before
         self.came: dict[str, set[str]] = defaultdict(set)  # node -> values that it has and had not: seen by no pass yet
         self._had: dict[str, Mapping[str, str]] = {}  # factors of machines that left, by name: their successors'
+        self._was_away: dict[str, tuple[str, float | None]] = {}  # objects deleted meanwhile: their machine, since when
         self.answered: set[str] = set()  # seen ready by this very process: of others nobody knows when they went away
         self.unproved: set[str] = set()  # back from an absence with another boot, and not heard to be well since
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
@@ -173,7 +174,9 @@ class View:
             self.touched_jobs.update(dict.fromkeys(node.jobs))
         if node.ready:
             self.answered.add(node.name)
-        (self.away.pop(node.name, None) if node.ready else self.away.setdefault(node.name, None))
+        known, since = self._was_away.pop(node.name, ("", None))
+        since = since if known == node.instance else None
+        (self.away.pop(node.name, None) if node.ready else self.away.setdefault(node.name, since))
         for scope in scopes_of(node):
             (self.down[scope].add if unavailable else self.down[scope].discard)(node.name)
 
@@ -215,7 +218,8 @@ class View:
             self._had[name] = node.factors
         self.free.discard(name)
         self.silent.discard(name)
-        self.away.pop(name, None)
+        if (since := self.away.pop(name, None)) is not None and len(self._was_away) < HAD_MOST:
+            self._was_away[name] = (node.instance, since)
 
     def put_job(self, job: Job) -> None:
         old = self.jobs.get(job.id)
