@@ -15,6 +15,7 @@ from sickbay.catalog import Catalog
 from sickbay.controller import hands_off
 from sickbay.controller.absences import Absences
 from sickbay.controller.asking import Asking
+from sickbay.controller.barred import Barred
 from sickbay.controller.containment import Containment
 from sickbay.controller.crowd import Crowd
 from sickbay.controller.dispatch import UNREAD_S
@@ -76,6 +77,7 @@ class Desk(Asking):
         self._strays = Strays(view, look)
         self._absences = Absences(view, records, settings, self._unsaid)
         self._crowd = Crowd(view)
+        self._barred = Barred(view)
         self._escalated = 0
         self._seats_stale = True
         self._told_keys: set[str] = set()
@@ -280,6 +282,7 @@ class Desk(Asking):
         admitted = admission.admit(requests, self._ledger, counts, self._settings.policy_for, now.watch)
         ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
         self._crowd.hear(requests, admitted.refused)
+        self._barred.hear(requests, admitted.refused)
         ledger = self._tell(ledger, counts, now)
         self._escalated = 0
         if ledger is not self._ledger:
@@ -390,6 +393,7 @@ class Desk(Asking):
         fresh = list(self._monitor.tell_silence(now, self._told_keys))
         fresh += hands_off.notices(self._view.off, self._told_keys, now.wall)
         fresh += self._crowd.notices(ledger, counts, now)
+        fresh += self._barred.notices(now)
         fresh += self._remind(now)
         if not fresh:
             return ledger

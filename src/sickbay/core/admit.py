@@ -55,6 +55,7 @@ class Refusal:
     full: str = ""  # scope whose limit is full
     setting: str = ""  # of that limit
     most: int = 0
+    none: str = ""  # setting that allows none: no passing of time changes that
     asks: Verb | None = None  # only a person's word is missing, for this
 
 
@@ -181,7 +182,8 @@ def _treat_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, no
     most = room(policy.at_once, counts.total.get(scope, 1))
     busy = sorted({s.node for s in ledger.seats if s.kind == TREAT and s.pool == r.pool and s.case != r.case})
     if not most:
-        return Refusal(f"no node of {scope} may be treated: policy.at_once allows none", now + AGAIN_S)
+        why = f"no node of {scope} may be treated: policy.at_once allows none"
+        return Refusal(why, now + AGAIN_S, none="at_once")
     if len(busy) + 1 <= most:
         return None
     return Refusal(
@@ -193,7 +195,7 @@ def _window(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: flo
     most = policy.per_window.get(r.verb.value)
     if most == 0:
         why = f"policy.per_window.{r.verb} is 0: no {r.verb} is made in pool {r.pool} until that is raised"
-        return Refusal(why, now + max(policy.window_s, AGAIN_S))
+        return Refusal(why, now + max(policy.window_s, AGAIN_S), none=f"per_window.{r.verb}")
     grants = recent(ledger, f"{r.pool}/{r.verb}", policy, now)
     if most is None or (r.down and r.kind == OUT) or len(grants) < most:
         return None
@@ -210,7 +212,7 @@ def _jobs_hurt(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: 
         return None
     if not policy.jobs_hurt_per_window:
         why = "policy.jobs_hurt_per_window is 0: our drains may stop no job, so this waits until the node is idle"
-        return Refusal(why, now + AGAIN_S)
+        return Refusal(why, now + AGAIN_S, none="jobs_hurt_per_window")
     return Refusal(
         f"our drains have stopped {len(hurt)} jobs within {policy.window_s / 60:.0f} minutes", hurt[0] + policy.window_s
     )

@@ -109,3 +109,28 @@ def _count(nodes: Sequence[str], noun: str) -> str:
 
 def _verb(nodes: Sequence[str], verb: str) -> str:
     return verb + ("s" if len(nodes) == 1 else "")
+
+
+# --- a setting that allows none ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What stands in the way of all in a pool that want the same: no passing of time moves it."""
+
+    setting: str
+    verb: str
+    pool: str
+
+
+def barred(bar: Bar, waiting: Sequence[Waiter], why: str, watch: float, wall: float) -> Notice:
+    """Those that cannot wait are named first."""
+    ordered = [w.case for w in sorted(waiting, key=lambda w: (not w.urgent, w.node))]
+    level = "urgent" if any(w.urgent for w in waiting) else "warning"
+    count = f"{_count(ordered, 'case')} {_verb(ordered, 'wait')}"
+    body = [
+        f"{why[:1].upper()}{why[1:]}. {count} for it, with nothing done meanwhile: {named(ordered)}.",
+        f"They go on when policy.{bar.setting} is raised. To let one go: sickbay case abort {ordered[0]}.",
+    ]
+    key = f"none/{bar.setting}/{bar.verb}/{bar.pool}/{level}/{int(watch // RENEW_S)}"
+    return Notice(key, level, f"pool {bar.pool}: policy.{bar.setting} allows none, {count}", "\n".join(body), "", wall)

@@ -93,12 +93,19 @@ class HealthyJobsRun(Checker):
         (self._excused.add if shared or not began else self._excused.discard)(job)
         if why.startswith(f"stopped by {job}#"):
             words = f"{job} was stopped by us at step {fact.detail['step']} while it made progress"
-            self.expect(job in self._hurt or shared or self._never_began(fact, job), fact, words)
+            stood = job in self._hurt or shared or self._never_began(fact, job) or self._is_stall(fact)
+            self.expect(stood, fact, words)
+
+    def _is_stall(self, fact: Fact) -> bool:
+        """By a monotonic clock that leapt: with a period of minutes, one or two leaps are a stall."""
+        stall_s = self.run.settings.jobs.stall_s
+        return self.judge.leapt_s(fact.t - stall_s) >= stall_s
 
     def _never_began(self, fact: Fact, job: str) -> bool:
         """No step within `restarting_s` of its start: too long, whatever it was doing."""
         attempt = self._attempt(fact, job)
-        waited = fact.t - attempt.started >= 0.9 * self.run.settings.jobs.restarting_s - 30.0
+        took = fact.t - attempt.started + self.judge.leapt_s(attempt.started)
+        waited = took >= 0.9 * self.run.settings.jobs.restarting_s - 30.0
         return waited and fact.detail["step"] == attempt.from_step
 
     def _attempt(self, fact: Fact, job: str) -> Attempt:

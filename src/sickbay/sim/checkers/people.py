@@ -98,16 +98,23 @@ class TimedFairly(Checker):
 
 
 class NumberedOnce(Checker):
-    """A case number is never used again, and no node has two open cases."""
+    """A case number is never used again, and no node has two open cases. The number of one that had done nothing yet
+    when somebody deleted its record may be: nobody knows of it any more, and no door has heard of it."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._opened: dict[str, float] = {}
+        self._idle: set[str] = set()  # cases that had done nothing when they were seen last
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "person" and fact.detail.get("act") == "delete-record" and fact.detail["case"] in self._idle:
+            self._opened.pop(str(fact.detail["case"]), None)
 
     def moment(self) -> None:
         nodes = [case.node for case in self.judge.open]
         for node in sorted({n for n in nodes if nodes.count(n) > 1}):
             self.complain(None, f"{node} has {nodes.count(node)} open cases")
+        self._idle = {c.id for c in self.judge.open if c.phase in (Phase.SUSPECTED, Phase.WAITING) and not c.ours}
         for case in self.judge.open:
             self.exercised += case.id not in self._opened
             first = self._opened.setdefault(case.id, case.opened_at)
