@@ -23,7 +23,7 @@ from sickbay.core import (
     triage,
 )
 from sickbay.core.phases import RULES, unreachable_at
-from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn
+from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn, latches_of
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
 
 TURNS_MAX = 12  # transitions in one turn; the table has no cycle without an outcome or a deadline in it
@@ -156,9 +156,12 @@ def _rejoined(turn: Turn, case: Case) -> Move | None:
 def _explained_by(turn: Turn, case: Case) -> str:
     """The open case about a common cause that explains all of this one; "" if none does."""
     explained = turn.s.explained
-    if not explained or case.factor or case.cancelled or any(d.fault not in explained for d in case.diagnoses):
+    if not explained or case.factor or case.cancelled:
         return ""
-    return next((explained[d.fault] for d in case.diagnoses), "")
+    faults = [d.fault for d in case.diagnoses]
+    if not latches_of(turn, case) and turn.record.latched:  # it was opened for what is over: what stands now counts
+        faults = [latch.fault for latch in turn.record.latched]
+    return explained[faults[0]] if faults and all(fault in explained for fault in faults) else ""
 
 
 def _is_mere_absence(case: Case) -> bool:
@@ -175,6 +178,8 @@ def _stands_still(turn: Turn) -> str:
         return ""
     if turn.s.absent and not _is_mere_absence(case):
         return turn.s.absent
+    if case.phase is Phase.REPAIRING and case.pending is not None and case.pending.sends:
+        return ""  # what was sent goes on whatever we think of it: its end is heard, or nobody looks after the node
     cause = _explained_by(turn, case) if case.phase not in UNMARKED else ""
     return f"a common cause explains it ({cause}): it is not treated while that case is open" if cause else ""
 

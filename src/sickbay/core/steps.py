@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sickbay.core import absence, explain, flaps, machine, plan, quiet, recurring, triage
 from sickbay.core.turn import Move, Turn
-from sickbay.model import Case, Failed, Phase, Verb, When
+from sickbay.model import Case, Event, Failed, Phase, Verb, When
 
 
 def step(turn: Turn, case: Case, move: Move) -> Case | None:
@@ -53,9 +53,17 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
 
 
 def _unless_ready(turn: Turn, case: Case) -> dict[str, str]:
-    """Where absence is all there is, the door looks once more whether the node is still away."""
+    """Where absence is all there is, the door looks once more whether the node is still away. Not once it was there
+    and failed its examination: the same answer again would be a round without an end."""
     believed = triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch)
-    return {"unless": "ready"} if believed and absence.is_only_evidence(case) else {}
+    alone = absence.is_only_evidence(case) and not _failed_its_examination(case)
+    return {"unless": "ready"} if believed and alone else {}
+
+
+def _failed_its_examination(case: Case) -> bool:
+    after = zip(case.journal, case.journal[1:], strict=False)
+    last = [then.event for now, then in after if now.phase == Phase.VERIFYING and then.phase != Phase.VERIFYING]
+    return bool(last) and last[-1] == Event.FAILED
 
 
 def _how_to_drain(turn: Turn, case: Case) -> dict[str, str]:

@@ -100,6 +100,7 @@ class SimNode:
     capacity: str = ""  # how it is paid for, where that is not a reservation
     treating: str = ""  # key of the treatment under way
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
+    outside: dict[tuple[str, str, str], Finding] = field(default_factory=dict)  # what others say of it (outsiders.py)
     sequence: int = 0  # of findings within this boot
     cursor: str = ""  # of the agent, in the kernel log
     pinged: dict[str, int] = field(default_factory=dict)  # loopback tests that an EFA adapter has passed

@@ -124,6 +124,11 @@ class SimJob:
         return self.spec.id
 
     @property
+    def moves(self) -> bool:
+        """It makes steps, by the truth: none of its ranks is dead or hangs."""
+        return self.live and self.pace.frozen_at is None
+
+    @property
     def live(self) -> bool:
         return self.phase in LIVE
 

@@ -14,9 +14,10 @@ from functools import partial
 from random import Random
 
 from sickbay.errors import UserError
-from sickbay.model import Case, NodeRecord
+from sickbay.model import Case, NodeRecord, Status
 from sickbay.sim import backup
 from sickbay.sim.backup import Backup, Restorable
+from sickbay.sim.outsiders import GRAVE, SOURCES
 from sickbay.sim.rollouts import BAD_AGENTS
 from sickbay.sim.world import World
 
@@ -146,6 +147,22 @@ def rollout(factor: str, sky: Sky) -> None:
     sky.world.rollouts.begin(factor, f"{factor}-next", every_s=every_s, bad_share=share, harm=harm)
 
 
+def liars(sky: Sky) -> None:
+    """An alert or a webhook names a node, most often a healthy one, with something grave; or it repeats, as the weaker
+    witness, what a node's agent says."""
+    world, rng = sky.world, sky.rng
+    present = sorted(n.name for n in world.nodes.values() if n.present)
+    sick = [n for n in present if any(f.status is Status.FAILED for f in world.nodes[n].findings.values())]
+    if not present:
+        return
+    for _ in range(rng.randint(1, 4)):
+        source = rng.choice(SOURCES)
+        if sick and rng.random() < 0.5:
+            world.outsiders.repeat(source, rng.choice(sick))
+        name = rng.choice(sick) if sick and rng.random() < 0.5 else rng.choice(present)
+        world.outsiders.accuse(source, name, rng.choice(GRAVE), rng.randrange(8))
+
+
 def rolled_back(sky: Sky) -> None:
     """The controller was upgraded, wrote some records, and is rolled back; hours later it is upgraded again."""
     for kind in (Case, NodeRecord):
@@ -191,6 +208,7 @@ WEATHER: Mapping[str, Kind] = {
     "rollout-image": Kind(0.15, 1, partial(rollout, "image")),
     "rollout-agent": Kind(0.15, 1, partial(rollout, "agent")),
     "rolled-back": Kind(0.15, 2, rolled_back),
+    "liars": Kind(0.3, 6, liars),
     "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
 }
 
@@ -242,3 +260,4 @@ def calm(world: World) -> None:
     world.provider.calm()
     world.shared.calm()
     world.rollouts.calm()
+    world.outsiders.calm()

@@ -23,6 +23,7 @@ from sickbay.sim.illness import Illness
 from sickbay.sim.jobs import JobSpec, RealEngine, SimJob
 from sickbay.sim.kernel import KernelRing, boot_lines
 from sickbay.sim.network import Network
+from sickbay.sim.outsiders import Outsiders
 from sickbay.sim.people import People
 from sickbay.sim.provider import Provider
 from sickbay.sim.rollouts import Rollouts
@@ -134,6 +135,7 @@ class World:
         )
         self.network, self.services, self.provider = Network(self), Services(self), Provider(self)
         self.shared, self.capacity, self.rollouts = Shared(self), Capacity(self), Rollouts(self)
+        self.outsiders = Outsiders(self)
         self.machines = dict(machines or {})
         self._build(nodes, spares, pools or {"default": nodes}, rack_size, domain_size, driver, image)
         self._wire(switch_size, zones)

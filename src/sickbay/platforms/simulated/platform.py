@@ -250,7 +250,8 @@ class SimulatedPlatform:
         return self._later(work, lambda: self._drained(node, case))
 
     def _evict(self, node: SimNode, case: str) -> None:
-        self.world.note("drain", node.name, case=case, job=",".join(node.jobs) or "-")
+        moving = {"moving": True} if any(self.world.jobs[name].moves for name in node.jobs) else {}
+        self.world.note("drain", node.name, case=case, job=",".join(node.jobs) or "-", **moving)
         for name in tuple(node.jobs):
             job = self.world.jobs[name]
             if job.live:

@@ -45,7 +45,7 @@ def show_node(world: World, node: SimNode) -> Node:
         gpus=node.gpu_map,
         gpus_expected=node.expected,
         gpus_allocatable=node.allocatable(),
-        findings=tuple(sorted(node.findings.values(), key=_worst_first)) if node.findings else (),
+        findings=tuple(sorted(_said_of(node), key=_worst_first)) if node.findings or node.outside else (),
         last_check=world.agents.last_check(node) if world.heartbeats else 0.0,  # not told of: then it is no heartbeat
         capacity=node.capacity or ("spare" if node.spare else "reservation"),
         opted_out=node.opted_out,
@@ -53,6 +53,11 @@ def show_node(world: World, node: SimNode) -> Node:
         gpus_taken=_taken(node),
         machine=_machine(world, node),
     )
+
+
+def _said_of(node: SimNode) -> list[Finding]:
+    """Its agent's findings, and what outsiders say of this boot."""
+    return [*node.findings.values(), *(f for f in node.outside.values() if f.boot_id == node.told_boot)]
 
 
 PROVIDER = {"running": "running", "stopped": "off", "terminated": "dead"}

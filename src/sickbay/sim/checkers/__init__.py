@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sickbay.model import Case, Recovery
+from sickbay.sim.checkers.ceilings import WithinCeilings
 from sickbay.sim.checkers.checker import Bench, Checker
 from sickbay.sim.checkers.consent import Approved, InMaintenance, PauseObeyed, WithinLevel, WorkLeftAlone
 from sickbay.sim.checkers.diary import Diary
@@ -29,7 +30,7 @@ ALL: tuple[type[Checker], ...] = (
     WorkLeftAlone, InMaintenance, PauseObeyed, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
     HealthyLeftAlone, OneAttemptWrites, NoJobGivenUp, EveryStateHasAnExit, DisruptionsBounded, LemonsKillFewJobs,
-    NoException,
+    NoException, WithinCeilings,
 )  # fmt: skip
 
 # Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed

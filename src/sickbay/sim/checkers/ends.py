@@ -73,6 +73,8 @@ class EndsOrRests(Checker):
     def _has_time(self, case: Case) -> bool:
         """Its phase is not over yet, by the judge's own dates; and it says what it waits for."""
         since = self.judge.diary.entered.get((case.id, case.step))
+        if case.phase not in DEADLINES:
+            return False
         due = float(getattr(self.run.settings.policy_for(case.pool), DEADLINES[case.phase]))
         said = bool(case.refusal) or case.phase not in (Phase.WAITING, Phase.QUEUED)
         return said and since is not None and self.world.now - since.at <= due + SLACK_S

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import When
+from sickbay.model import Case, When
 from sickbay.settings import Limit
 from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.checkers.diary import Seen, soonest
@@ -84,23 +84,34 @@ class TreatedFewAtOnce(Checker):
         super().__init__(judge)
         self._treated: dict[str, str] = {}  # node -> key
         self._since: dict[str, float] = {}
+        self._deleted: set[str] = set()
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "treat-end" and self._treated.get(fact.node) == fact.detail["key"]:
             del self._treated[fact.node]
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._treated.pop(fact.node, None)
+        if fact.kind == "person" and fact.detail["act"] == "delete-record":
+            self._deleted.add(str(fact.detail["case"]))
         if fact.kind == "treat-start":
             self._treated[fact.node], self._since[fact.node] = str(fact.detail["key"]), fact.t
             self._forget_lost(fact.t)
             self._count(fact)
 
     def _forget_lost(self, now: float) -> None:
-        """A machine that went an hour ago and has no successor is lost capacity: nobody treats it any more."""
+        """A machine that went an hour ago and has no successor is lost capacity: nobody treats it any more. Nor one
+        that a person let go meanwhile."""
         for name in [n for n in self._treated if self.world.nodes[n].gone]:
             since = self._since[name]
-            if now - since >= LOST_S - DATED_S - self.judge.leapt_s(since):
+            if self._was_let_go(name) or now - since >= LOST_S - DATED_S - self.judge.leapt_s(since):
                 del self._treated[name]
+
+    def _was_let_go(self, name: str) -> bool:
+        case = self._treated[name].rsplit("/", 1)[0]
+        if case in self._deleted:  # somebody deleted its record: that is a cancel
+            return True
+        ended = [c for c in self.run.store.history(Case, node=name) if c.id == case]
+        return any(entry.event == "CANCELLED" for c in ended for entry in c.journal)
 
     def _count(self, fact: Fact) -> None:
         pool = {n.name for n in self.world.nodes.values() if n.pool == self.world.nodes[fact.node].pool}
