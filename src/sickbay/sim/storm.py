@@ -152,9 +152,14 @@ def liars(sky: Sky) -> None:
     witness, what a node's agent says."""
     world, rng = sky.world, sky.rng
     present = sorted(n.name for n in world.nodes.values() if n.present)
-    sick = [n for n in present if any(f.status is Status.FAILED for f in world.nodes[n].findings.values())]
+    sick = [n for n in present if any(f.status is not Status.OK for f in world.nodes[n].findings.values())]
     if not present:
         return
+    busy = [n for n in present if world.nodes[n].jobs and world.nodes[n].ready and n not in sick]
+    if busy and rng.random() < 0.5:  # what can wait until the work is done, and somebody says that it cannot
+        name, source, code = rng.choice(busy), rng.choice(SOURCES), rng.choice(GRAVE)
+        world.strike("row_remap_pending_63", name, 1)
+        world.after(rng.uniform(120.0, 1_200.0), partial(world.outsiders.accuse, source, name, code, 1))
     for _ in range(rng.randint(1, 4)):
         source = rng.choice(SOURCES)
         if sick and rng.random() < 0.5:

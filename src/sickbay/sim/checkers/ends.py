@@ -60,10 +60,20 @@ class EndsOrRests(Checker):
         found = [c.factor.partition("=") for c in cases if c.factor and faults & {d.fault for d in c.diagnoses}]
         return any(getattr(node, name, "") == value for name, _, value in found)
 
+    def _stands_still(self, case: Case, node: SimNode) -> bool:
+        """While a case about what it shares with others rests with a person, its own does nothing and says so."""
+        latched = case.record.latched if case.record is not None else ()
+        faults = {*(d.fault for d in case.diagnoses), *(latch.fault for latch in latched)}
+        shared = [c.value for c in self.run.store.list(Case) if c.value.factor]
+        found = [c.factor.partition("=") for c in shared if faults & {d.fault for d in c.diagnoses}]
+        return any(getattr(node, name, "") == value for name, _, value in found)
+
     def _may_stay(self, case: Case) -> bool:
         if case.phase is Phase.ESCALATED or case.held:
             return True
         node = self.world.nodes.get(case.node)
+        if case.paused and node is not None and self._stands_still(case, node):
+            return True
         if case.phase is Phase.HOLDING and (node is None or not node.job):
             since = self.judge.diary.entered.get((case.id, case.step))
             settle_s = self.run.settings.policy_for(case.pool).settle_s

@@ -62,7 +62,7 @@ COMPANY: tuple[Mutant, ...] = (
     # common causes, comebacks, ceilings
     Mutant("explained is good", wrap_("core.sight", "explain_away", _forgets_what_is_explained)),
     Mutant("REPLACE for ever", set_("core.comebacks", "why_not_again", _none)),
-    Mutant("ceilings are a union", set_("core.witness", "bounded", lambda d, ceilings: d)),
+    Mutant("ceilings are a union", set_("core.witness", "bounded", lambda d, ceilings: d), only="WithinCeilings"),
     Mutant("a weaker witness takes a verdict over", set_("core.witness", "outranks", _no)),
     # what has no end by itself
     Mutant("a suspicion is told to nobody", set_("core.decide", "_tell_doubts", _nothing), only="EveryStateHasAnExit"),
