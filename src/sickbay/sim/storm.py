@@ -21,7 +21,11 @@ from sickbay.sim.outsiders import GRAVE, SOURCES
 from sickbay.sim.rollouts import BAD_AGENTS
 from sickbay.sim.world import World
 
-BORNE: frozenset[str] = frozenset()
+BORNE: frozenset[str] = frozenset({
+    "provider-returns", "provider-late", "provider-never", "provider-sick", "sick-spares", "marks-forgotten",
+    "scale-in", "spot-reclaimed", "block-ends", "rollout-driver", "rollout-image", "rollout-agent", "rolled-back",
+    "shape", "liars",
+})  # fmt: skip
 
 CUT_S = (120.0, 600.0, 7_200.0, 14_400.0)
 SHARES = (0.1, 0.4, 1.0)
