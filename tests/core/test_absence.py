@@ -166,6 +166,16 @@ def test_while_fewer_than_four_fifths_are_back_it_goes_on_for_ever() -> None:
     assert ending(after(3, 100.0), (), 1e6) is None
 
 
+def test_the_last_of_three_that_is_still_away_is_treated_alone() -> None:
+    """Two of three are not four fifths; it would have waited for ever in a case about many (seed 300058)."""
+    three = one_case(3).absence
+    assert three is not None
+    rest = counted(three, away(1), (), {}, 100.0)
+    assert ending(rest, (), 100.0 + 30 * MINUTE) is not None
+    two_left = counted(three, away(2), (), {}, 100.0)
+    assert ending(two_left, (), 1e6) is None
+
+
 def test_a_person_splits_it_and_each_is_treated_alone() -> None:
     split = replace(after(9, 100.0), split=True)
     why, alone = ending(split, (), 100.0) or ("", False)

@@ -46,7 +46,7 @@ class EveryStateHasAnExit(Checker):
 
     def _verdicts_end(self, cases: Mapping[str, Case]) -> None:
         """What is held against a node that has no case. One that is shared rests with the case about that."""
-        watched = {case.node for case in cases.values()}
+        watched = {case.node for case in cases.values()} | self._away_with_many(cases)
         shared = {d.fault for case in cases.values() if case.factor for d in case.diagnoses}
         now = max((stored.value.watch_time for stored in self.run.store.list(Ledger)), default=0.0)
         for record in (stored.value for stored in self.run.store.list(NodeRecord)):
@@ -58,6 +58,11 @@ class EveryStateHasAnExit(Checker):
                 told = self._was_told(record.node, latch.fault, "sickbay ")
                 words = f"{latch.fault} is held against {record.node} without a case, a quiet time or a word to anybody"
                 self.expect(ends or told, None, words)
+
+    def _away_with_many(self, cases: Mapping[str, Case]) -> set[str]:
+        """One case is about them all, and was told with what ends it."""
+        told = any(case.absence for case in cases.values()) and self._was_told("away together", "sickbay ")
+        return {node.name for node in self.world.nodes.values() if told and not node.ready}
 
     def _suspicions_are_told(self, cases: Mapping[str, Case]) -> None:
         records = [stored.value for stored in self.run.store.list(NodeRecord)]
