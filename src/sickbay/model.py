@@ -630,6 +630,7 @@ class Seat:
     domain: str
     since: float  # watch time
     urgent: bool = False
+    free: bool = False  # given beside the limits, for its node was out already
 
 
 @dataclass(frozen=True, slots=True)

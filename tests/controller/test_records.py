@@ -75,6 +75,14 @@ def test_a_deposed_leader_cannot_move_a_case() -> None:
     assert stored.value.phase is Phase.WAITING
 
 
+def test_a_deposed_leader_does_not_take_the_end_of_a_case_for_a_person_who_deleted_its_record() -> None:
+    _, old, new = two_leaders()
+    assert keep(new, a_case(Phase.DISMISSED), ended=True)
+    with pytest.raises(NotLeader):
+        old.find_lost()
+    assert old._view.lost == {}
+
+
 def test_a_deposed_leader_cannot_move_a_job_or_take_a_seat() -> None:
     _, old, _ = two_leaders()
     old.put_recovery(a_recovery(step=6), False)

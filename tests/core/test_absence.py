@@ -12,7 +12,7 @@ from sickbay.core.absence import Absentee, counted, ending, excuse, keys_of, ope
 from sickbay.core.admit import Counts, Request, admit
 from sickbay.model import Absence, Case, Ledger, Phase, Verb, When
 from sickbay.settings import ControllerSettings, Limit
-from tests.builders import a_case, a_ledger, a_node, a_policy, a_request, an_action
+from tests.builders import a_case, a_ledger, a_node, a_policy, a_request, a_seat, an_action
 from tests.core.bedside import Bedside
 
 LIMITS = ControllerSettings()
@@ -176,6 +176,12 @@ def test_the_last_of_three_that_is_still_away_is_treated_alone() -> None:
     assert ending(two_left, (), 1e6) is None
 
 
+@pytest.mark.parametrize(("most", "left", "ends"), [(3, 1, True), (4, 2, True), (3, 2, False), (6, 3, False)])
+def test_who_is_left_of_a_few_and_would_not_be_many_alone_is_treated_alone(most: int, left: int, ends: bool) -> None:
+    rest = after(left, 100.0, one_case(most).absence)
+    assert (ending(rest, (), 100.0 + 30 * MINUTE) is not None) is ends
+
+
 def test_a_person_splits_it_and_each_is_treated_alone() -> None:
     split = replace(after(9, 100.0), split=True)
     why, alone = ending(split, (), 100.0) or ("", False)
@@ -224,13 +230,14 @@ def test_what_an_agent_saw_on_a_member_stays_but_nothing_is_done_about_it() -> N
 # --- places while many are away ---------------------------------------------------------------------------------------
 
 
-def asks(request: Request, absent: int = 30, others: int = 0) -> bool:
+def asks(request: Request, absent: int = 30, others: int = 0, ours: tuple[str, ...] = ()) -> bool:
     """At most a tenth of a hundred, `at_least` two; thirty are away together."""
     names = {f"m{n}" for n in range(absent)}
     down = {*names, *(f"o{n}" for n in range(others))}
     counts = Counts({"pool:default": 100}, {"pool:default": down}, frozenset(names))
     policy = a_policy(max_out=Limit(percent=10.0, at_least=2), max_out_fleet=Limit())
-    return bool(admit([request], a_ledger(), counts, lambda pool: policy, 0.0).granted)
+    seats = [a_seat(f"{name}.1") for name in ours]
+    return bool(admit([request], a_ledger(*seats), counts, lambda pool: policy, 0.0).granted)
 
 
 def test_the_few_places_of_every_pool_stay_for_what_cannot_wait_and_was_seen_by_an_agent() -> None:
@@ -242,6 +249,11 @@ def test_the_few_places_of_every_pool_stay_for_what_cannot_wait_and_was_seen_by_
 def test_they_are_as_few_as_at_least_says() -> None:
     assert asks(a_request(when=When.NOW, seen=True), others=1)
     assert not asks(a_request(when=When.NOW, seen=True), others=2)
+
+
+def test_who_was_taken_out_before_it_went_away_with_many_still_fills_its_place() -> None:
+    assert asks(a_request("n1.1", when=When.NOW, seen=True), ours=("m1",))
+    assert not asks(a_request("n1.1", when=When.NOW, seen=True), ours=("m1", "m2"))
 
 
 # --- one that is away alone -------------------------------------------------------------------------------------------

@@ -302,6 +302,16 @@ def test_asking_twice_takes_one_seat_and_one_place_in_the_window() -> None:
     assert twice.ledger == once.ledger
 
 
+def test_a_place_given_beside_the_limits_is_none_once_the_node_is_in_service_again() -> None:
+    full = a_ledger(a_seat("n2.1"), a_seat("n3.1"))
+    beside = ask(a_request("n1.1", down=True), ledger=full, policy=out(2))
+    assert beside.granted == {"n1.1"}
+    assert ask(a_request("n1.1", down=True), ledger=beside.ledger, policy=out(2)).granted == {"n1.1"}
+    assert "2 of at most 2" in refusal(a_request("n1.1"), ledger=beside.ledger, policy=out(2)).why
+    again = ask(a_request("n1.1"), ledger=beside.ledger, policy=out(3)).ledger
+    assert [(s.case, s.free) for s in again.seats] == [("n2.1", False), ("n3.1", False), ("n1.1", False)]
+
+
 @pytest.mark.parametrize(
     ("phase", "kind", "needed"),
     [

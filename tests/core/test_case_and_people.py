@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sickbay.model import Done, Failed, Lost, Outcome, Phase, Unguarded, Verb
+from sickbay.model import Done, Failed, Lost, Outcome, Phase, Refuted, Unguarded, Verb
 from tests.builders import BOOT, GPU, a_case, a_finding, a_latch, a_node, a_past, a_policy, a_record, an_action
 from tests.core.bedside import Bedside
 
@@ -276,6 +276,29 @@ def test_an_uncordon_is_believed_only_at_a_later_version_than_our_cordon() -> No
 def test_a_look_from_before_our_cordon_was_answered_is_no_uncordon() -> None:
     bed = at(Phase.CORDONING).shows(cordoned=False, mark="")
     assert bed.phase is Phase.CORDONING
+
+
+def closed_by_alice() -> Bedside:
+    bed = at(Phase.WAITING).shows(others=("alice",)).grants()
+    assert bed.case.pending is not None
+    assert bed.case.pending.args["unless"] == "in service"
+    return bed
+
+
+def test_a_node_that_is_in_service_again_before_we_close_it_waits_for_a_place() -> None:
+    bed = closed_by_alice().shows(others=()).answers(Refuted("n1 was out and is in service again"))
+    assert (bed.phase, bed.case.unguarded) == (Phase.WAITING, 0)
+    assert bed.why == "n1 was out and is in service again: closing it needs a place now"
+    bed.grants()
+    assert bed.case.pending is not None
+    assert "unless" not in bed.case.pending.args
+
+
+def test_a_node_that_was_opened_before_we_heard_that_it_was_closed_is_left_as_it_is() -> None:
+    bed = closed_by_alice().marked().shows(cordoned=False, others=())
+    assert bed.phase is Phase.CORDONING
+    bed.answers(Refuted("n1 was out and is in service again"))
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
 
 
 def test_a_cancel_asks_that_what_was_sent_be_taken_back_and_says_what_became_of_it() -> None:

@@ -50,6 +50,7 @@ DIFFERENCES = {
     (P.RETURNING, E.UNHELD): P.CORDONING,  # RELEASE may have landed: close it again, then verify only
     (P.REPAIRING, E.EXHAUSTED): P.ESCALATED,  # the third UNGUARDED arrives as EXHAUSTED: guards are events
     (P.ESCALATED, E.DONE): P.HOLDING,  # only a cordon that had failed is still asked for: made, the case goes on
+    (P.CORDONING, E.UNGUARDED): P.WAITING,  # it was out, so it had no place; in service again it needs one
     (P.QUEUED, E.CLEARED): P.CORDONING,  # refuted before a treatment was sent: closed and emptied again, then verified
     (P.REPAIRING, E.CLEARED): P.CORDONING,  # likewise, at the door or just before it
     (P.ESCALATED, E.CLEARED): P.RESOLVED,  # only a case about something shared: it ends by itself

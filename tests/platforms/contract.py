@@ -21,6 +21,7 @@ from sickbay.model import (
     NodeChanged,
     Outcome,
     Place,
+    Refuted,
     Retry,
     Started,
     Status,
@@ -159,6 +160,17 @@ class PlatformContract:
         node = look(stage)
         assert not node.cordoned
         assert node.version > version
+
+    def test_a_cordon_that_needs_no_place_is_refused_once_the_node_is_in_service_again(self, stage: Stage) -> None:
+        cordon = act(Verb.CORDON, unless="in service")
+        assert isinstance(stage.platform.perform(cordon), Refuted)
+        assert not look(stage).mark
+        stage.person_cordons(NODE)
+        assert isinstance(stage.platform.perform(cordon), Done)
+        assert isinstance(stage.platform.perform(cordon), Done)
+        stage.person_uncordons(NODE)
+        assert isinstance(stage.platform.perform(cordon), Refuted)
+        assert not look(stage).cordoned
 
     # -- drain
 

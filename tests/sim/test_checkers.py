@@ -266,6 +266,18 @@ def test_a_job_is_placed_on_a_node_with_an_open_case_even_if_the_clock_of_the_br
     assert f"llama placed on {NODE}, which has the open case {CASE}" in complaints(ward)
 
 
+def test_a_case_that_has_given_its_node_back_is_no_open_one_though_its_end_is_not_yet_on_record() -> None:
+    ward = unwatched()
+    job = running(ward)
+    ward.world.gangs.stop(job, "owner")
+    asks(ward, Verb.CORDON, NODE)
+    keeps(ward, Phase.RETURNING)
+    ward.passes(60.0)
+    asks(ward, Verb.RELEASE, NODE)
+    ward.world.gangs.restart("llama#1.3", job, 2, 0, (*GANG[:3], NODE))
+    assert "placed on" not in complaints(ward)
+
+
 def test_a_second_attempt_is_placed_beside_a_live_one() -> None:
     ward = unwatched()
     job = running(ward)

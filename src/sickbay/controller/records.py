@@ -130,6 +130,8 @@ class Records:
         """Open cases whose record somebody deleted, told by the store: one at rest is written to by nobody for days."""
         written = {stored.value.id: name for name, stored in self._view.cases.items() if stored.version}
         missing = patiently(lambda: self.store.missing(Case, written)) if written else []
+        if missing:  # a newer leader ends cases: that is no person who deleted one
+            self.still_leads()
         for case_id in missing:
             self._forget(written[case_id])
 

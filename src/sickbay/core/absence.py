@@ -22,7 +22,7 @@ FLEET = ("fleet",)
 COUNTED_S = 60.0  # all of them away for a shorter time: a control plane that hiccups
 ENDS_S = 600.0  # nobody away for so long: it is over
 MOSTLY = 0.8  # of those who were away at its worst
-ALONE = 1  # of a few, four fifths of whom would be all: who is left by itself is one of many no more
+FEW = 3  # who are left of a small absence are fewer than many
 MOSTLY_S = 1_800.0  # so many have been back for so long: the rest have something of their own
 DAY_S = 86_400.0
 LOST_S = 3_600.0  # then people are told what is lost and what they may decide
@@ -192,11 +192,17 @@ def counted(
     if len(mine) > absence.most or scope != absence.scope:
         shared = shared_by(mine, members) if mine else absence.shared
         absence = replace(absence, scope=scope, most=max(len(mine), absence.most), names=_names(mine), shared=shared)
-    mostly = len(mine) <= ALONE < absence.most or absence.most - len(mine) >= MOSTLY * absence.most
+    mostly = _are_mostly_back(absence.most - len(mine), absence.most)
     return replace(
         absence, count=len(mine),
         mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),
     )  # fmt: skip
+
+
+def _are_mostly_back(back: int, most: int) -> bool:
+    """Of three or four a share of 80 % would be all: one or two who were left, and would not be many by themselves,
+    had nobody to look after them for as long as they stayed away."""
+    return back >= MOSTLY * most or (most - back < FEW and 2 * back >= most)
 
 
 def _wider(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

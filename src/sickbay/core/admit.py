@@ -90,7 +90,9 @@ def _urgency(request: Request) -> tuple[bool, int, float, str]:
 
 
 def _has_seat(ledger: Ledger, request: Request) -> bool:
-    return any(s.case == request.case and s.kind == request.kind and s.verb == request.verb.value for s in ledger.seats)
+    """A place that was given beside the limits is none any more once the node is in service again."""
+    mine = [s for s in ledger.seats if s.case == request.case and s.kind == request.kind]
+    return any(s.verb == request.verb.value and (request.down or not s.free) for s in mine)
 
 
 def _refusal(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
@@ -134,7 +136,9 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
             return Refusal(why, now + AGAIN_S, scope, setting)
         out = out_of_service(scope, ledger, counts) - {r.node}
         reserve = 1 if r.when is not When.NOW and most >= 2 else 0
-        if len(out) + 1 > most - reserve and not _is_kept_for(r, out - counts.absent, limit, counts.total[scope]):
+        ours = _by_us(scope, ledger) - {r.node}
+        kept_for = _is_kept_for(r, ours | (out - counts.absent), limit, counts.total[scope])
+        if len(out) + 1 > most - reserve and not kept_for:
             names = ", ".join(sorted(out)[:8]) or "none"
             kept = " (one place is kept for urgent faults)" if reserve and len(out) + 1 <= most else ""
             why = f"{len(out)} of at most {most} nodes of {scope} are out already: {names}{kept}"
@@ -144,7 +148,8 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
 
 def _is_kept_for(r: Request, out: set[str], limit: Limit, total: int) -> bool:
     """Many that are away fill the limit without anybody's doing. The few places that even the smallest pool has are
-    still there for what cannot wait and was seen on a node that answers."""
+    still there for what cannot wait and was seen on a node that answers. `out` has those that we took out ourselves,
+    though they be away with the others now: they stay out when the others are back."""
     return r.when is When.NOW and r.seen and len(out) + 1 <= min(limit.at_least, room(limit, total))
 
 
@@ -167,8 +172,11 @@ def room(limit: Limit, total: int) -> int:
 
 def out_of_service(scope: str, ledger: Ledger, counts: Counts) -> set[str]:
     """Everything that is out, by anybody's doing."""
-    ours = {s.node for s in ledger.seats if s.kind == OUT and _in_scope(s, scope)}
-    return ours | set(counts.down.get(scope, ()))
+    return _by_us(scope, ledger) | set(counts.down.get(scope, ()))
+
+
+def _by_us(scope: str, ledger: Ledger) -> set[str]:
+    return {s.node for s in ledger.seats if s.kind == OUT and _in_scope(s, scope)}
 
 
 def _in_scope(seat: Seat, scope: str) -> bool:
@@ -223,7 +231,8 @@ def recent(ledger: Ledger, name: str, policy: Policy, now: float) -> tuple[float
 
 
 def _seat(ledger: Ledger, r: Request, policy: Policy, now: float) -> Ledger:
-    seat = Seat(r.case, r.node, r.kind, r.verb.value, r.pool, r.rack, r.domain, now, r.when is When.NOW)
+    free, urgent = r.kind == OUT and r.down, r.when is When.NOW
+    seat = Seat(r.case, r.node, r.kind, r.verb.value, r.pool, r.rack, r.domain, now, urgent, free)
     windows = dict(ledger.windows)
     windows[f"{r.pool}/{r.verb}"] = (*recent(ledger, f"{r.pool}/{r.verb}", policy, now), now)
     if r.kind == OUT and r.hurts and r.when is When.CHECKPOINT:
@@ -238,7 +247,7 @@ def _seat(ledger: Ledger, r: Request, policy: Policy, now: float) -> Ledger:
 def request_of(
     case: Case, node: Node | None, verb: Verb, *, when: When, severity: Severity, in_window: bool, alive: bool
 ) -> Request:
-    down = node is not None and (not node.ready or bool(node.others) or node.gate)
+    down = node is not None and is_down(node)
     return Request(
         case=case.id, node=case.node, kind=_kind_of(verb), verb=verb, pool=case.pool,
         rack=node.rack if node else "", domain=node.domain if node else "", when=when, severity=severity,
@@ -246,6 +255,11 @@ def request_of(
         gated=node is not None and node.gate,
         seen=node is not None and node.ready and any(d.source == "agent" for d in case.diagnoses),
     )  # fmt: skip
+
+
+def is_down(node: Node) -> bool:
+    """Out of service already, whoever's doing it is: not ready, held by somebody else, or at its gate."""
+    return not node.ready or bool(node.others) or node.gate
 
 
 def _kind_of(verb: Verb) -> str:

@@ -24,7 +24,7 @@ from sickbay.core import (
 )
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn, latches_of
-from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
+from sickbay.model import Case, Event, Node, NodeRecord, Phase, Refuted, Verb
 
 TURNS_MAX = 12  # transitions in one turn; the table has no cycle without an outcome or a deadline in it
 UNMARKED = frozenset({Phase.SUSPECTED, Phase.WAITING})
@@ -142,7 +142,7 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
         return (Event.CANCELLED, turn.s.absent, "sickbay")
     if node.opted_out and not case.cancelled:
         return (Event.CANCELLED, "the node was opted out", "operator")
-    if _was_uncordoned(case, node):
+    if _was_uncordoned(case, node) or _was_opened_at_once(turn, case, node):
         return (Event.CANCELLED, "somebody uncordoned the node; it is left as they left it", "operator")
     return None
 
@@ -190,6 +190,12 @@ def _was_uncordoned(case: Case, node: Node) -> bool:
         return False
     watched = case.phase in HELD_SAFE or case.phase is Phase.ESCALATED
     return watched and (not node.cordoned or node.mark not in (case.id, case.adopts or case.id))
+
+
+def _was_opened_at_once(turn: Turn, case: Case, node: Node) -> bool:
+    """The door found our mark on an open node: it was closed, and opened before we heard that."""
+    refuted = case.phase is Phase.CORDONING and isinstance(turn.outcome, Refuted)
+    return refuted and node.mark in (case.id, case.adopts or case.id)
 
 
 def _from_time(turn: Turn, case: Case) -> Move | None:

@@ -71,6 +71,8 @@ def _cordoning(turn: Turn, case: Case) -> Said:
     if isinstance(turn.outcome, Done) and turn.s.node is not None:
         turn.case = case = replace(case, cordon_version=max(1, turn.s.node.version))
         return (Event.DONE, turn.outcome.detail or "no new work lands on it")
+    if isinstance(turn.outcome, Refuted):
+        return (Event.UNGUARDED, f"{turn.outcome.why}: closing it needs a place now")
     return _failure(turn)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import absence, explain, flaps, machine, plan, quiet, recurring, triage
+from sickbay.core import absence, admit, explain, flaps, machine, plan, quiet, recurring, triage
 from sickbay.core.turn import Move, Turn
 from sickbay.model import Case, Event, Failed, Phase, Verb, When
 
@@ -42,6 +42,7 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         mark = turn.s.node.mark if turn.s.node else ""
         moved = replace(moved, ours=True)
         moved = machine.adopt(moved, mark) if mark not in ("", moved.id) else moved
+        moved = _unless_in_service(turn, moved) if case.phase is Phase.WAITING else moved
     elif moved.phase is Phase.HOLDING:
         moved = _ask_checkpoint(turn, moved)
     elif moved.phase is Phase.DRAINING and moved.pending is not None:
@@ -50,6 +51,13 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         settle = max((turn.ctx.catalog.faults[d.fault].settle_s for d in moved.diagnoses), default=0.0)
         moved = replace(moved, pending=replace(moved.pending, ask_at=now.watch + settle))
     return _with_notice(turn, moved, why)
+
+
+def _unless_in_service(turn: Turn, case: Case) -> Case:
+    """A node that was out needed no place. Should it be in service again by the time it is closed, it needs one."""
+    if turn.s.node is None or case.pending is None or not admit.is_down(turn.s.node):
+        return case
+    return replace(case, pending=replace(case.pending, args={**case.pending.args, "unless": "in service"}))
 
 
 def _unless_ready(turn: Turn, case: Case) -> dict[str, str]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.objects import Anything, NodeObject
-from sickbay.model import Action, Done, Failed, Outcome, Retry
-from sickbay.platforms.kubernetes import marks, operands, rights
+from sickbay.model import Action, Done, Failed, Outcome, Refuted, Retry
+from sickbay.platforms.kubernetes import holders, marks, operands, rights
 from sickbay.platforms.kubernetes.marks import HeldNode, Op
 from sickbay.platforms.kubernetes.site import Site
-from sickbay.platforms.kubernetes.views import instance_of, is_machine, show_node
+from sickbay.platforms.kubernetes.views import instance_of, is_machine, is_ready, show_node
 
 TRIES = 5  # reads of a node on which others keep changing the very fields we need
 ASK_AGAIN_S = 30.0
@@ -22,8 +22,9 @@ BUSY_S = 1.0
 
 
 def cordon(site: Site, action: Action, known: NodeObject | None = None) -> Outcome:
-    name, case, node = action.place.node, marks.case_of(action), known
-    adopts = marks.adopted_of(action)
+    name, case = action.place.node, marks.case_of(action)
+    adopts, unless = marks.adopted_of(action), action.args.get("unless") == "in service"
+    node = None if unless else known
     for _ in range(TRIES):
         fresh = node is None
         node = node or site.api.find(names.node(name), NodeObject)
@@ -32,6 +33,8 @@ def cordon(site: Site, action: Action, known: NodeObject | None = None) -> Outco
         why, ops = _refusal(site, action, node), marks.cordon_ops(node, site.keys, case, adopts)
         if fresh and why:
             return Failed(why)
+        if unless and _serves(site, action, node):
+            return Refuted(f"{name} was out and is in service again")
         if fresh and not ops:
             return Done(_closed(site, node, case, adopts))
         if not why and ops and (answer := _write(site, node, ops, Done(_closed(site, node, case, adopts)))):
@@ -63,6 +66,14 @@ def _refusal(site: Site, action: Action, node: NodeObject) -> str:
         key = site.keys.case
         return f"{name} carries the mark of {mark}; if that case is over: kubectl annotate node {name} {key}-"
     return ""
+
+
+def _serves(site: Site, action: Action, node: NodeObject) -> bool:
+    """Nobody keeps work from it, and it is no newcomer at its gate."""
+    ours = (marks.case_of(action), marks.adopted_of(action))
+    closed = any(marks.is_closed(node, site.keys, name) for name in ours if name)
+    kept = closed or marks.is_held_by_gate(node, site.keys) or bool(holders.others(site, node))
+    return is_ready(node) and not kept
 
 
 def _closed(site: Site, node: NodeObject, case: str, adopts: str = "") -> str:

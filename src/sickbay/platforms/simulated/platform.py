@@ -189,6 +189,9 @@ class SimulatedPlatform:
             return Failed(f"{node.name} is another machine now: {node.instance}")
         if node.mark not in ("", case, action.args.get("adopts")):
             return Failed(f"{node.name} carries the mark of {node.mark}")
+        served = node.ready and not node.others and not node.gate and not node.closed
+        if action.args.get("unless") == "in service" and served:
+            return Refuted(f"{node.name} was out and is in service again")
         if not (node.mark == case and node.closed):
             was = {"was": node.mark} if node.mark and node.closed else {}  # closed in our name already
             self._write_mark(node, case)

@@ -26,6 +26,7 @@ class PlacedSafely(Checker):
         super().__init__(judge)
         self._live: dict[str, int] = {}
         self._since: dict[str, float] = {}  # open case -> when we first saw it, by the world's clock
+        self._returned: dict[str, str] = {}  # node -> case that proved it well and gave it back
 
     def moment(self) -> None:
         for case in self.judge.open:
@@ -35,6 +36,10 @@ class PlacedSafely(Checker):
         d = fact.detail
         if fact.kind == "job-end":
             self._live.pop(str(d["job"]), None)
+        if fact.kind == "release" and not d["cancel"]:
+            self._returned[fact.node] = str(d["case"])
+        if fact.kind == "cordon":
+            self._returned.pop(fact.node, None)
         if fact.kind != "place":
             return
         job = str(d["job"])
@@ -53,7 +58,10 @@ class PlacedSafely(Checker):
                 self.complain(fact, f"{job} placed on {name}, which has the open case {case.id}")
 
     def _was_open(self, case: Case, fact: Fact) -> bool:
-        """Open before the placement, by the world's clock: a case that the placement itself woke is not one."""
+        """Open before the placement, by the world's clock: a case that the placement itself woke is not one. Nor one
+        that has given its node back: its end may be on record a moment later, or again after a write that failed."""
+        if self._returned.get(case.node) == case.id:
+            return False
         return self._since.get(case.id, fact.t) < fact.t - 1.0 and not case.factor
 
 
