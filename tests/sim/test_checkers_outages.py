@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sickbay.model import Action, Doubt, Entry, Ledger, Notice, Pause, Phase, Place, RecoveryPhase, Verb
-from sickbay.settings import JobPolicy
+from sickbay.model import Absence, Action, Doubt, Entry, Ledger, Notice, Pause, Phase, Place, RecoveryPhase, Verb
+from sickbay.settings import ControllerSettings, JobPolicy
 from tests.builders import a_case, a_latch, a_record, a_recovery
 from tests.sim.ward import Ward, a_policy, names
 
@@ -43,6 +43,26 @@ def test_a_healthy_node_that_vanished_with_many_is_treated_while_it_is_away_or_a
     ward.passes(later_s)
     treats(ward)
     assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "cut", "complained"),
+    [
+        (ControllerSettings(), 3, True),
+        (ControllerSettings(absent_nodes=1_000_000), 8, False),
+        (ControllerSettings(absent_nodes=2), 2, True),
+        (ControllerSettings(absent_share=1.0), 8, False),
+    ],
+)
+def test_who_is_away_with_many_is_told_by_the_settings_in_force(
+    limits: ControllerSettings, cut: int, complained: bool
+) -> None:
+    ward = unwatched()
+    ward.run.settings = replace(ward.run.settings, controller=limits)
+    ward.world.network.cut(names(4 - cut if cut < 4 else 0, cut), "control", 7200.0)
+    ward.passes(600.0)
+    treats(ward)
+    assert bool(complaints(ward, "HealthyLeftAlone")) == complained
 
 
 def test_a_node_that_vanished_alone_or_has_something_of_its_own_may_be_treated() -> None:
@@ -194,6 +214,22 @@ def test_a_verdict_that_has_an_exit_is_in_order(exit_: str) -> None:
         body = f"no new case opens for gpu-lost on {NODE}: sickbay case reopen {NODE}"
         ward.run.mailbox.send(Notice("k", "info", "t", body, "", 0.0))
     assert complaints(ward, "EveryStateHasAnExit", at_the_end=True) == []
+
+
+@pytest.mark.parametrize(("missed", "away", "complained"), [(1, 1, False), (1, 0, True), (0, 1, True)])
+def test_that_a_node_does_not_answer_rests_with_the_case_about_all_who_are_away(
+    missed: int, away: int, complained: bool
+) -> None:
+    ward = unwatched()
+    ward.run.store.create(a_record(a_latch("node-not-ready"), node=NODE))
+    if missed:
+        absence = Absence(("fleet",), "nothing", 0.0, 3, 3, (NODE,))
+        ward.run.store.create(a_case(Phase.ESCALATED, node="absence", factor="absence", absence=absence))
+    if away:
+        ward.world.network.cut([NODE], "control", 7200.0)
+        ward.passes(600.0)
+    said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
+    assert any("node-not-ready is held" in words for words in said) == complained
 
 
 def test_a_suspicion_that_nobody_was_told_of() -> None:

@@ -139,3 +139,16 @@ def test_the_ward_list_is_never_more_than_fifteen_seconds_behind() -> None:
         same = (held.value.phase, held.value.refusal) == (written.phase, written.refusal)
         behind["s"] = 0.0 if same else behind.get("s", 0.0) + 5.0
         assert behind["s"] <= 20.0, f"{written.phase} on record, {held.value.phase} in truth"
+
+
+def test_deleting_the_record_about_a_common_cause_hands_its_nodes_back_to_cases_of_their_own() -> None:
+    """One verdict was held against each of them from then on, without a case and without a word (seed 500013)."""
+    ward = Ward(24, store=MemoryStore())
+    ward.world.shared.row_heats(ward.world.network.rack("rack-001"), for_s=1800.0)
+    ward.until(lambda: ward.case("rack=rack-001") is not None)
+    ward.passes(7200.0)
+    cause = ward.case("rack=rack-001")
+    assert cause is not None
+    ward.lose(cause)
+    ward.passes(600.0)
+    assert {case.node for name in ward.world.network.rack("rack-001") if (case := ward.case(name))}

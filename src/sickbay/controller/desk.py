@@ -237,8 +237,8 @@ class Desk(Asking):
         self._owe("node", case.node, case.notices)
         if d.ended and case.absence is not None:
             self._absences.ended(case, now)
-        elif d.ended and case.factor:  # what it explained is nobody's now
-            self._view.touched_nodes.update({n: None for n, r in self._view.records.items() if r.value.latched})
+        elif d.ended:
+            self._view.explained_no_more(case)
         if d.ended:
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))

@@ -140,6 +140,7 @@ class Records:
         self._drafts = {key: draft for key, draft in self._drafts.items() if draft.owner != name}
         self._view.lost[name] = self._view.cases.pop(name).value
         self._view.touch_node(name)
+        self._view.explained_no_more(self._view.lost[name])
 
     # -- what cannot be read
 
@@ -392,6 +393,7 @@ class Records:
                 self._carried(case.value)
         if open_case is not None and name not in view.cases and not self._is_archived(open_case.value):
             view.lost[name] = open_case.value
+            view.explained_no_more(open_case.value)
         self._never_repeat(name, known.value.last_n if known else 0)
         self.reread.add(name)
         view.touch_node(name)

@@ -251,6 +251,12 @@ class View:
     def touch_job(self, job: str) -> None:
         self.touched_jobs[job] = None
 
+    def explained_no_more(self, case: Case) -> None:
+        """A case about a common cause is over, or its record was deleted: what it explained is each node's own again,
+        and no change of a node may come for days."""
+        if case.factor and case.absence is None:
+            self.touched_nodes.update({name: None for name, stored in self.records.items() if stored.value.latched})
+
     def due(self, kind: str, name: str, at: float | None, *, second_look: bool = False) -> None:
         """Ask for a turn at this watch time; the newest wish counts. A second look is no deadline: nothing follows
         from the time alone, it is only asked again."""

@@ -15,7 +15,6 @@ from sickbay.sim.world import Fact
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
-MANY, SHARE = 3, 0.05  # nodes away together, and of the fleet, that are one trouble and not many
 STRAGGLES_S = 1_800.0  # most are back for so long: the others are treated for themselves
 KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
@@ -61,7 +60,9 @@ class _Absent(Checker):
             self.away.update(dict.fromkeys(left, t + STRAGGLES_S))
 
     def _are_many(self, names: Collection[str]) -> bool:
-        return len(names) >= MANY and len(names) >= SHARE * len(self.world.nodes)
+        """By the settings in force: whoever says that a million nodes are many wants each node treated alone."""
+        limits = self.run.settings.controller
+        return len(names) >= limits.absent_nodes and len(names) >= limits.absent_share * len(self.world.nodes)
 
 
 class HealthyLeftAlone(_Absent):
