@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase, Status
 from sickbay.settings import LEVELS
 from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.given_up import could_begin
 from sickbay.sim.checkers.people import DEADLINES
 from sickbay.sim.hardware import SimNode
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
 OFF = ("stopped", "terminated")  # by its provider's word: no rank runs there
+AGAIN_S = 3_600.0  # a job that does not begin is tried again at least so often
 SLACK_S = 600.0  # watch time runs a little behind the world's
 
 
@@ -156,7 +158,7 @@ class JobsMove(Checker):
             and self._has_no_verdict(n.name)
         ]  # fmt: skip
         stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
-        waits = stuck or (self._hides_ranks(job) and self._can_be_ended(job))
+        waits = stuck or (self._hides_ranks(job) and self._can_be_ended(job)) or self._is_tried_in_vain(job)
         if len(free) >= len(self.world.jobs[job].spec.nodes) and not waits:
             self.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
 
@@ -165,6 +167,13 @@ class JobsMove(Checker):
         known = self.world.jobs[job]
         silent = [node for name in known.nodes if not (node := self.world.nodes[name]).ready and not node.gone]
         return not known.spec.fenced and any(node.provider_status not in OFF for node in silent)
+
+    def _is_tried_in_vain(self, job: str) -> bool:
+        """The settings leave no time for a first step: it is tried again all the same, and its owner was told."""
+        known = self.world.jobs[job]
+        lately = self.world.now - known.attempts[-1].started <= AGAIN_S
+        told = any(job in f"{notice.title} {notice.body}" for notice in self.run.mailbox.notices)
+        return lately and told and not could_begin(known.spec, self.run.settings.jobs)
 
     def _can_be_ended(self, job: str) -> bool:
         return any(f"sickbay job restart {job}" in notice.body for notice in self.run.mailbox.notices)

@@ -9,7 +9,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Recovery, RecoveryPhase
+from sickbay.settings import JobPolicy
 from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.jobs import JobSpec
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 MANY = 3  # nodes cut off: fewer are their own trouble
 GRACE_S = 60.0  # after it goes on, until its next step can be seen
 LONG_S = 12 * 3600.0  # a job that never begins for so long may be given up, whatever the reason
+
+
+def could_begin(spec: JobSpec, limits: JobPolicy) -> bool:
+    """Is there time for a first step, by the settings? Else every attempt ends before it, whatever is well."""
+    return limits.restarting_s > spec.init_s + spec.step_s
 
 
 class Victims:
@@ -82,7 +89,7 @@ class NoJobGivenUp(Checker):
         ended = next((r for r in self.run.store.history(Recovery, limit=50) if r.job == job), None)
         if ended is None or ended.phase is not RecoveryPhase.FAILED or job not in self._since:
             return
-        if self.run.settings.jobs.restarting_s < self.world.jobs[job].spec.init_s:  # no attempt could ever begin
+        if not could_begin(self.world.jobs[job].spec, self.run.settings.jobs):
             return
         if self.world.now - self._since[job] < LONG_S:
             what = self._victims.of(job, self._since[job]) or "something shared"

@@ -105,8 +105,12 @@ class NumberedOnce(Checker):
         super().__init__(judge)
         self._opened: dict[str, float] = {}
         self._idle: set[str] = set()  # cases that had done nothing when they were seen last
+        self._acted: set[str] = set()  # cases in whose name something was truly done
 
     def fact(self, fact: Fact) -> None:
+        if fact.kind in ("cordon", "drain", "collect", "treat-start"):
+            self._acted.add(case_of(fact))
+            self._idle.discard(case_of(fact))
         if fact.kind == "person" and fact.detail.get("act") == "delete-record" and fact.detail["case"] in self._idle:
             self._opened.pop(str(fact.detail["case"]), None)
 
@@ -114,7 +118,8 @@ class NumberedOnce(Checker):
         nodes = [case.node for case in self.judge.open]
         for node in sorted({n for n in nodes if nodes.count(n) > 1}):
             self.complain(None, f"{node} has {nodes.count(node)} open cases")
-        self._idle = {c.id for c in self.judge.open if c.phase in (Phase.SUSPECTED, Phase.WAITING) and not c.ours}
+        early = {c.id for c in self.judge.open if c.phase in (Phase.SUSPECTED, Phase.WAITING)}
+        self._idle = early - self._acted
         for case in self.judge.open:
             self.exercised += case.id not in self._opened
             first = self._opened.setdefault(case.id, case.opened_at)

@@ -1,0 +1,173 @@
+"""Where the checkers of jobs and numbers forgive, and where they do not: each both ways. The world is driven by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sickbay.model import Action, Case, Notice, Phase, Place, RecoveryPhase, Verb
+from sickbay.settings import JobPolicy
+from sickbay.sim.jobs import SimJob
+from sickbay.stores.memory import MemoryStore
+from tests.builders import a_case, a_recovery
+from tests.sim.ward import Ward, names
+
+NODE, GANG, HOUR = "node-0005", names(0, 4), 3600.0
+
+
+def unwatched(**how: Any) -> Ward:
+    """A world without a brain; every checker counts."""
+    ward = Ward(brains=0, **how)
+    ward.judge.silent = frozenset()
+    return ward
+
+
+def complaints(ward: Ward, by: str, *, at_the_end: bool = False) -> list[str]:
+    ward.judge.look()
+    if at_the_end:
+        ward.judge.conclude()
+    return [said for said, who in zip(ward.judge.violations, ward.judge.by, strict=True) if who == by]
+
+
+def again(ward: Ward, job: SimJob, n: int) -> None:
+    if job.live:
+        ward.world.gangs.stop(job, "owner")
+    ward.judge.look()
+    ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, GANG)
+
+
+# -- attempts that are not barren
+
+
+@pytest.mark.parametrize(("lasts_s", "complained"), [(120.0, False), (400.0, True)])
+def test_an_attempt_without_a_step_is_not_barren_and_one_that_made_steps_is(lasts_s: float, complained: bool) -> None:
+    ward = unwatched(jobs=JobPolicy(barren_limit=2))
+    job = ward.submit("llama", GANG)
+    for n in range(2, 5):
+        ward.passes(lasts_s)
+        again(ward, job, n)
+    assert bool(complaints(ward, "HealthyJobsRun")) == complained
+
+
+def test_an_attempt_without_a_step_that_died_of_a_sickness_which_shows_is_barren() -> None:
+    ward = unwatched(jobs=JobPolicy(barren_limit=2))
+    job = ward.submit("llama", GANG)
+    for n in range(2, 5):
+        ward.passes(120.0)
+        ward.world.strike("gpu_lost_79", GANG[0], n, cure="reboot")
+        ward.judge.look()
+        ward.passes(60.0)
+        again(ward, job, n)
+    assert "was restarted 2 times without a new checkpoint" in complaints(ward, "HealthyJobsRun")[0]
+
+
+# -- a clock that leaps
+
+
+@pytest.mark.parametrize(("leaps", "ago_s", "complained"), [(9, 0.0, False), (8, 0.0, True), (9, 900.0, True)])
+def test_leaps_of_the_clock_that_add_up_to_a_stall_excuse_a_stop(leaps: int, ago_s: float, complained: bool) -> None:
+    """Each may count for one planned sleep and one period, 70 s; `stall_s` is ten minutes. Older ones say nothing."""
+    ward = unwatched(jobs=JobPolicy(stall_s=600.0))
+    job = ward.submit("llama", GANG)
+    ward.passes(1200.0)
+    ward.clock.leaps += [ward.world.now - ago_s] * leaps
+    ward.world.gangs.stop(job, "llama#1.3")
+    assert bool(complaints(ward, "HealthyJobsRun")) == complained
+
+
+# -- a number that comes again
+
+
+@pytest.mark.parametrize(
+    ("phase", "marked", "complained"),
+    [
+        (Phase.SUSPECTED, False, False), (Phase.WAITING, False, False),
+        (Phase.WAITING, True, True), (Phase.DRAINING, True, True),
+    ],
+)  # fmt: skip
+def test_a_number_comes_again_after_a_person_deleted_the_record(phase: Phase, marked: bool, complained: bool) -> None:
+    store = MemoryStore()
+    ward = unwatched(store=store)
+    case = a_case(phase, node=NODE)
+    store.create(case)
+    ward.judge.look()
+    if marked:
+        ward.run.platform.perform(Action(f"{case.id}/2", Verb.CORDON, Place(NODE)))
+    ward.world.note("person", NODE, act="delete-record", case=case.id)
+    store.lose(Case, case.id)
+    ward.judge.look()
+    store.create(replace(case, opened_at=case.opened_at + 600.0))
+    ward.world.note("tick")
+    assert bool(complaints(ward, "NumberedOnce")) == complained
+
+
+def test_a_number_that_comes_again_without_a_person_is_never_forgiven() -> None:
+    store = MemoryStore()
+    ward = unwatched(store=store)
+    case = a_case(Phase.WAITING, node=NODE)
+    store.create(case)
+    ward.judge.look()
+    store.lose(Case, case.id)
+    store.create(replace(case, opened_at=case.opened_at + 600.0))
+    ward.world.note("tick")
+    assert "was used for two cases" in complaints(ward, "NumberedOnce")[0]
+
+
+# -- given up
+
+
+def gives_up(ward: Ward) -> None:
+    recovery = a_recovery(RecoveryPhase.STOPPING)
+    version = ward.run.store.create(recovery)
+    ward.judge.look()
+    ward.run.store.archive(replace(recovery, phase=RecoveryPhase.FAILED), version, 1)
+    ward.world.note("tick")
+
+
+@pytest.mark.parametrize(("tried_s", "complained"), [(11 * HOUR, True), (13 * HOUR, False)])
+def test_a_job_that_something_shared_keeps_from_beginning_may_be_given_up_after_half_a_day(
+    tried_s: float, complained: bool
+) -> None:
+    ward = unwatched()
+    job = ward.submit("llama", GANG)
+    ward.world.shared.subnet_manager_dies()
+    again(ward, job, 2)
+    again(ward, job, 3)
+    ward.passes(tried_s)
+    again(ward, job, 4)
+    gives_up(ward)
+    assert bool(complaints(ward, "NoJobGivenUp")) == complained
+
+
+@pytest.mark.parametrize(("restarting_s", "complained"), [(300.0, False), (400.0, True)])
+def test_a_job_may_be_given_up_whose_settings_leave_no_time_for_a_first_step(
+    restarting_s: float, complained: bool
+) -> None:
+    """It takes five minutes to start, and ten seconds for a step."""
+    ward = unwatched(jobs=JobPolicy(restarting_s=restarting_s))
+    job = ward.submit("llama", GANG)
+    ward.world.shared.subnet_manager_dies()
+    again(ward, job, 2)
+    ward.passes(300.0)
+    ward.world.gangs.stop(job, "llama#2.4")
+    gives_up(ward)
+    assert bool(complaints(ward, "NoJobGivenUp")) == complained
+
+
+@pytest.mark.parametrize(
+    ("restarting_s", "told", "ago_s", "complained"),
+    [(300.0, True, 600.0, False), (900.0, True, 600.0, True), (300.0, False, 600.0, True), (300.0, True, 7200.0, True)],
+)
+def test_a_job_waits_for_its_next_try_though_there_is_room(
+    restarting_s: float, told: bool, ago_s: float, complained: bool
+) -> None:
+    """Rightly only if no attempt can begin by the settings, it was tried lately, and its owner knows (seed 3017)."""
+    ward = unwatched(jobs=JobPolicy(restarting_s=restarting_s))
+    ward.world.gangs.stop(ward.submit("llama", GANG), "llama#1.3")
+    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY))
+    if told:
+        ward.run.mailbox.send(Notice("k", "warning", "llama does not begin", "", "", 0.0))
+    ward.passes(ago_s)
+    assert bool(complaints(ward, "JobsMove", at_the_end=True)) == complained
