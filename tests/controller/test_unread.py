@@ -244,3 +244,32 @@ def test_a_controller_that_is_upgraded_rolled_back_and_upgraded_again_treats_eac
     back.controller.abandon()
     upgrade().passes(3_600.0)
     assert [action.place.node for action in door.called(Verb.REBOOT)] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("new_leader", [True, False])
+def test_a_second_absence_of_many_is_told_though_the_record_of_the_first_cannot_be_read(
+    store: SqliteStore, spoiler: Spoiler, new_leader: bool
+) -> None:
+    """It was counted in the first one's case, which could not end, and nobody heard of it."""
+    names = [f"n{n:02}" for n in range(20)]
+    door = Door(*(a_node(name) for name in names))
+    shift = Shift(door, store).passes(30.0)
+    _show(door, names[:5], ready=False)
+    case = shift.passes(600.0).case("absence")
+    assert case is not None
+    spoiler.spoil(case)
+    shift = (shift.successor() if new_leader else shift).passes(2 * 3_600.0)
+    _show(door, names[:5], ready=True)
+    before = len(shift.passes(2 * 3_600.0).pager.told)
+    _show(door, names[8:14], ready=False)
+    (note,) = shift.passes(600.0).pager.told[before:]
+    assert note.title == "6 nodes are away together"
+    assert "n08" in note.body
+    assert "no command about it is heard until then" in note.body
+    assert note.case != "absence.1"
+    assert door.called(Verb.CORDON) == []
+
+
+def _show(door: Door, names: Sequence[str], *, ready: bool) -> None:
+    for name in names:
+        door.shows(name, ready=ready)

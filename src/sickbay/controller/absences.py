@@ -42,6 +42,7 @@ class Absences:
         self._members: set[str] = set()
         self._back: dict[str, float] = {}  # who was one, and since when he is not
         self._seen: tuple[object, ...] = ()
+        self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
         self.over = ""  # why its case has ended by itself, until that is written
         self.due: float | None = None  # watch time of the next look that time alone makes necessary
 
@@ -144,14 +145,14 @@ class Absences:
             return
         known = self._view.records.get(core.NAME)
         record = known.value if known else NodeRecord(core.NAME, cluster=self._settings.cluster)
-        again = bool(record.past) and now.watch - record.past[-1].ended <= core.SAME_S
-        record = replace(record, last_n=record.last_n + 1)
+        ended = max([past.ended for past in record.past[-1:]] + [self._let_go])
+        record = replace(record, last_n=max(record.last_n, *self._unread_numbers()) + 1)
         case = core.open_case(
             away, scope, self._view.members, beside, n=record.last_n, now=now.watch, at=now.wall,
             cluster=self._settings.cluster,
         )  # fmt: skip
-        if not again and case.absence is not None:
-            case = self._telling(case, words.began(case, case.absence, now.wall), "began")
+        if now.watch - ended > core.SAME_S and case.absence is not None:
+            case = self._telling(case, words.began(case, case.absence, now.wall, self._unkept()), "began")
         self._records.put_case(case, False, ())
         self._records.put_record(record)
         log.warning("case=%s opened: %s", case.id, case.journal[0].why)
@@ -162,8 +163,11 @@ class Absences:
         ending = core.ending(counted, case.approved, now.watch)
         if ending is not None:
             self._end(*ending, case.approved, now)
+            if self._unkept():
+                self._drop(fresh, counted, ending[0], now)
+                return
         elif news := core.news(counted, now.watch):
-            told = words.lost(fresh, counted, news, self._gpus(away), self._jobs_hurt(), now.wall)
+            told = words.lost(fresh, counted, news, self._gpus(away), self._jobs_hurt(), now.wall, self._unkept())
             fresh = self._telling(fresh, told, news)
         grown = fresh.notices != case.notices or counted.scope != absence.scope
         if fresh != case:
@@ -183,6 +187,25 @@ class Absences:
             ledger = self._records.ledger
             replaced = now.watch if Verb.REPLACE in approved else ledger.replaced_at
             self._records.put_ledger(replace(ledger, split_at=now.watch, replaced_at=replaced))
+
+    # -- while a record about it cannot be read, it is kept in memory alone, and told all the same
+
+    def _unkept(self) -> str:
+        """What keeps it from being written, in words; "" if nothing does."""
+        one = self._view.off.nodes.get(core.NAME)
+        return f"{one.name} in {one.where}" if one is not None else ""
+
+    def _unread_numbers(self) -> tuple[int, ...]:
+        named = [case.rpartition(".") for case in self._view.off.cases]
+        return (0, *(int(n) for name, _, n in named if name == core.NAME and n.isdigit()))
+
+    def _drop(self, case: Case, absence: Absence, why: str, now: Now) -> None:
+        """Nobody decides about a case that cannot be written: without this it would never end, and who went away next
+        would be counted in it without a word."""
+        if told := words.ended(case, absence, why, now.wall):
+            self._unsaid[told.key] = ("node", case.node, told)
+        self._view.cases.pop(core.NAME, None)
+        self.over, self._seen, self._let_go = "", (), now.watch
 
     def ended(self, case: Case, now: Now) -> None:
         """Its case is closed. Where people said abort, who is away now is theirs for a while."""

@@ -14,26 +14,29 @@ from sickbay.model import Absence, Case, Notice, Phase
 NAMED = 8
 
 
-def began(case: Case, absence: Absence, at: float) -> Notice:
+def began(case: Case, absence: Absence, at: float, unkept: str = "") -> Notice:
+    """`unkept`: the record that cannot be read, and so keeps this case from being written and from being decided."""
     body = [
         f"{_nodes(absence.count)} stopped answering at the same time: {named(absence.names, NAMED, absence.most)}.",
         f"What they share: {absence.shared}. Look there first.",
         "None of them is cordoned or treated. Jobs with ranks there are not started elsewhere while those ranks may "
         "still run and write. Who comes back goes on as before; this case ends by itself.",
-        _choices(case),
+        _choices(case, unkept),
     ]
     title = f"{absence.count} nodes are away together" if absence.count > 1 else "One more node is away"
     return Notice(f"{case.id}/began", "urgent", title, "\n".join(body), case.id, at)
 
 
-def lost(case: Case, absence: Absence, news: str, gpus: int, jobs: Sequence[str], at: float) -> Notice:
+def lost(
+    case: Case, absence: Absence, news: str, gpus: int, jobs: Sequence[str], at: float, unkept: str = ""
+) -> Notice:
     """After an hour (`news` is "lost"), and once a day while it lasts ("day-2")."""
     standing = f"Jobs that stand still for it: {named(jobs, NAMED)}." if jobs else ""
     body = [
         f"{_nodes(absence.count)} ({gpus} GPUs) have been away for {_how_long(news)}: "
         f"{named(absence.names, NAMED, absence.most)}. What they share: {absence.shared}.",
         *([standing] if standing else []),
-        _choices(case),
+        _choices(case, unkept),
     ]
     title = f"{_nodes(absence.count)} have been away for {_how_long(news)}"
     return Notice(f"{case.id}/{news}", "urgent", title, "\n".join(body), case.id, at)
@@ -48,7 +51,9 @@ def ended(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
     return Notice(f"{case.id}/over", "info", f"The absence of {_nodes(absence.most)} is {how}", body, case.id, at)
 
 
-def _choices(case: Case) -> str:
+def _choices(case: Case, unkept: str) -> str:
+    if unkept:
+        return f"You may decide about it once {unkept} is mended or removed: no command about it is heard until then."
     return (
         f"You may decide: sickbay case split {case.id} (treat those still away one by one, within the limits), "
         f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
