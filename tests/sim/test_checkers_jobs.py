@@ -1,4 +1,4 @@
-"""Where the checkers of jobs and numbers forgive, and where they do not: each both ways. The world is driven by hand."""
+"""Where the checkers of jobs and numbers forgive, and where not: each both ways. The world is driven by hand."""
 
 from __future__ import annotations
 

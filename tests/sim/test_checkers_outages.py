@@ -225,6 +225,8 @@ def test_that_a_node_does_not_answer_rests_with_the_case_about_all_who_are_away(
     if missed:
         absence = Absence(("fleet",), "nothing", 0.0, 3, 3, (NODE,))
         ward.run.store.create(a_case(Phase.ESCALATED, node="absence", factor="absence", absence=absence))
+        body = "You may decide: sickbay case split absence.1"
+        ward.run.mailbox.send(Notice("k", "urgent", "3 nodes are away together", body, "absence.1", 0.0))
     if away:
         ward.world.network.cut([NODE], "control", 7200.0)
         ward.passes(600.0)
