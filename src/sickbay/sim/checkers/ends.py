@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OFF = ("stopped", "terminated")  # by its provider's word: no rank runs there
 AGAIN_S = 3_600.0  # a job that does not begin is tried again at least so often
+QUIET_S = 3600.0  # a case that found no place opens again after an hour at the soonest, whatever quiet_s says
 SLACK_S = 600.0  # watch time runs a little behind the world's
 
 
@@ -102,7 +103,7 @@ class EndsOrRests(Checker):
     def _is_forgotten(self, name: str) -> None:
         if self.world.truly_healthy(name, ("nvidia-smi",)):
             return
-        quiet_s = self.run.settings.policy_for(self.world.nodes[name].pool).quiet_s + SLACK_S
+        quiet_s = max(QUIET_S, self.run.settings.policy_for(self.world.nodes[name].pool).quiet_s) + SLACK_S
         if self.world.now - self._left_alone.get(name, -quiet_s) >= quiet_s:
             ailing = [a.kind.name for _, a in self.world.ailing(name)]
             self.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
