@@ -98,7 +98,8 @@ class Platform(Protocol):
         `action.call` set may act; any other ask observes, and says Lost when it knows the call never arrived.
         Failed with `lacks` says that only a right of ours is missing: told, and asked for again until it is back.
         CORDON is for the machine in `before.instance`; if the name belongs to another one now it answers Failed. With
-        `unless` = "in service" it answers Refuted, and does nothing, when nobody keeps work from the node any more.
+        `unless` = "in service" it answers Refuted, and does nothing, when nobody keeps work from the node any more;
+        with "opened" when the node carries our mark and somebody has opened it.
         An ask with `args["withdraw"]` (a cancelled case's, about what it had sent) takes the treatment back: once the
         answer is Lost it can never begin; what has begun, or may have, is observed as by any other ask. What a platform
         keeps waiting before it begins is taken back by the door itself after minutes, and answered with Unguarded.

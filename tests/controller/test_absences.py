@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sickbay.model import Command, Notice, Phase, Verb
+from sickbay.model import Case, Command, Notice, Phase, Verb
 from sickbay.settings import Limit
+from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
 from tests.controller.door import Door, Shift
 
@@ -77,6 +78,31 @@ def test_a_person_closes_it_and_they_are_left_to_people() -> None:
     orders(shift, "abort")
     shift.passes(HOUR)
     assert shift.case("absence") is None
+    assert treated(shift) == set()
+
+
+def test_a_person_who_deletes_its_record_has_closed_it() -> None:
+    shift = go(a_shift(), *NAMES[:5]).passes(HOUR)
+    assert isinstance(shift.store, MemoryStore)
+    shift.store.lose(Case, "absence.1")
+    shift.passes(HOUR)
+    assert shift.case("absence") is None
+    assert treated(shift) == set()
+
+
+def test_who_goes_away_beside_those_that_people_look_after_is_one_of_many() -> None:
+    shift = go(a_shift(), *NAMES[:5]).passes(HOUR)
+    orders(shift, "abort")
+    go(shift.passes(10 * MINUTE), NAMES[5]).passes(HOUR)
+    assert shift.case("absence") is not None
+    assert (shift.case(NAMES[5]), treated(shift)) == (None, set())
+
+
+def test_when_their_time_is_over_and_they_are_still_away_they_are_many_again() -> None:
+    shift = go(a_shift(quiet_s=2 * HOUR), *NAMES[:5]).passes(HOUR)
+    orders(shift, "abort")
+    assert shift.passes(HOUR).case("absence") is None
+    assert shift.passes(3 * HOUR).case("absence") is not None
     assert treated(shift) == set()
 
 

@@ -198,8 +198,9 @@ def test_a_person_approves_replace_for_all_that_are_still_away() -> None:
 def test_who_went_away_before_it_was_split_is_alone_and_before_it_was_closed_is_left_to_people() -> None:
     assert absence.is_alone(500.0, Ledger(split_at=500.0))
     assert not absence.is_alone(501.0, Ledger(split_at=500.0))
-    assert absence.is_left(500.0, Ledger(left_at=500.0))
-    assert not absence.is_left(501.0, Ledger(left_at=500.0))
+    assert absence.is_left(500.0, Ledger(left_at=500.0), 60.0, 559.0)
+    assert not absence.is_left(500.0, Ledger(left_at=500.0), 60.0, 560.0)
+    assert not absence.is_left(501.0, Ledger(left_at=500.0), 60.0, 510.0)
     assert not absence.is_alone(0.0, Ledger())
 
 

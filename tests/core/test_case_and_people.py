@@ -301,6 +301,14 @@ def test_a_node_that_was_opened_before_we_heard_that_it_was_closed_is_left_as_it
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
 
 
+def test_a_case_at_rest_that_goes_on_does_not_close_what_somebody_has_opened_unseen() -> None:
+    bed = escalated().commands("retry")
+    assert bed.case.pending is not None
+    assert (bed.phase, bed.case.pending.args["unless"]) == (Phase.CORDONING, "opened")
+    bed.shows(cordoned=False).answers(Refuted("n1 carries our mark, and somebody has opened it"))
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+
+
 def test_a_cancel_asks_that_what_was_sent_be_taken_back_and_says_what_became_of_it() -> None:
     bed = at(Phase.REPAIRING).is_sent().commands("abort")
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.REBOOT)

@@ -71,6 +71,7 @@ class TestContract:
     test_machine = PlatformContract.test_a_cordon_is_for_the_machine_the_case_is_about
     test_other_case = PlatformContract.test_cordon_does_not_take_another_cases_mark
     test_in_service = PlatformContract.test_a_cordon_that_needs_no_place_is_refused_once_the_node_is_in_service_again
+    test_opened = PlatformContract.test_a_cordon_of_what_we_had_closed_is_refused_once_a_person_has_opened_it
     test_person = PlatformContract.test_an_uncordon_by_a_person_is_seen_and_leaves_our_mark_readable
 
 

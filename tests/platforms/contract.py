@@ -172,6 +172,14 @@ class PlatformContract:
         assert isinstance(stage.platform.perform(cordon), Refuted)
         assert not look(stage).cordoned
 
+    def test_a_cordon_of_what_we_had_closed_is_refused_once_a_person_has_opened_it(self, stage: Stage) -> None:
+        again = act(Verb.CORDON, 2, unless="opened")
+        assert isinstance(stage.platform.perform(again), Done)
+        assert isinstance(stage.platform.perform(again), Done)
+        stage.person_uncordons(NODE)
+        assert isinstance(stage.platform.perform(again), Refuted)
+        assert not look(stage).cordoned
+
     # -- drain
 
     def test_drain_stops_the_whole_gang_and_says_for_which_case(self, stage: Stage) -> None:

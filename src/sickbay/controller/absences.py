@@ -55,7 +55,7 @@ class Absences:
         ledger, case = self._records.ledger, self._case()
         if name in self._members and case is not None:
             return Member(since, f"it is away together with many others ({case.id}): nothing is done to it")
-        if since <= ledger.left_at and now.watch < ledger.left_at + self._settings.policy.quiet_s:
+        if self._is_left(since, now):
             return Member(since, "people closed the case about the nodes that went away with it, and look after it")
         node = self._view.nodes.get(name)
         witness = self._witness(node, since, heartbeats) if node is not None and not node.ready else ""
@@ -98,6 +98,8 @@ class Absences:
 
     def look(self, now: Now) -> None:
         """Count who is away; open, widen or end the one case about them."""
+        if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
+            self.ended(replace(deleted, phase=Phase.DISMISSED), now)
         case = self._case()
         if not self._view.away and case is None and not self._members:
             self.due = None
@@ -133,12 +135,13 @@ class Absences:
             case = stored.value if stored else None
             if node is None or since is None:
                 continue
-            if core.is_left(since, self._records.ledger) or core.excuse(node, case):
-                continue
-            if not core.is_known_dead(case, now.watch):
-                alone = core.is_alone(since, self._records.ledger)
+            if not core.excuse(node, case) and not core.is_known_dead(case, now.watch):
+                alone = core.is_alone(since, self._records.ledger) or self._is_left(since, now)
                 found.append(core.Absentee(name, since, core.keys_of(node), core.is_held(node), alone))
         return found
+
+    def _is_left(self, since: float, now: Now) -> bool:
+        return core.is_left(since, self._records.ledger, self._settings.policy.quiet_s, now.watch)
 
     def _open(self, away: list[core.Absentee], scope: tuple[str, ...], beside: int, now: Now) -> None:
         if not away:  # only those whose case was split

@@ -91,9 +91,10 @@ def is_alone(since: float, ledger: Ledger) -> bool:
     return since <= ledger.split_at
 
 
-def is_left(since: float, ledger: Ledger) -> bool:
-    """Did people close the case about many since? Then it is theirs, and nobody's company."""
-    return since <= ledger.left_at
+def is_left(since: float, ledger: Ledger, quiet_s: float, now: float) -> bool:
+    """Did people close the case about many since? Then it is theirs for a while; whoever goes away beside it is still
+    one of many."""
+    return since <= ledger.left_at and now < ledger.left_at + quiet_s
 
 
 # --- are they many, and what do they share ----------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         mark = turn.s.node.mark if turn.s.node else ""
         moved = replace(moved, ours=True)
         moved = machine.adopt(moved, mark) if mark not in ("", moved.id) else moved
-        moved = _unless_in_service(turn, moved) if case.phase is Phase.WAITING else moved
+        moved = _unless_opened(turn, case, moved)
     elif moved.phase is Phase.HOLDING:
         moved = _ask_checkpoint(turn, moved)
     elif moved.phase is Phase.DRAINING and moved.pending is not None:
@@ -53,11 +53,14 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
     return _with_notice(turn, moved, why)
 
 
-def _unless_in_service(turn: Turn, case: Case) -> Case:
-    """A node that was out needed no place. Should it be in service again by the time it is closed, it needs one."""
-    if turn.s.node is None or case.pending is None or not admit.is_down(turn.s.node):
-        return case
-    return replace(case, pending=replace(case.pending, args={**case.pending.args, "unless": "in service"}))
+def _unless_opened(turn: Turn, case: Case, moved: Case) -> Case:
+    """What the door looks at before it closes a node. One that was out needed no place: is it in service again by then,
+    it needs one. One that we had closed and somebody has opened, which our view may not show yet, is theirs."""
+    out = case.phase is Phase.WAITING and turn.s.node is not None and admit.is_down(turn.s.node)
+    unless = "in service" if out else "opened" if case.cordon_version else ""
+    if not unless or moved.pending is None:
+        return moved
+    return replace(moved, pending=replace(moved.pending, args={**moved.pending.args, "unless": unless}))
 
 
 def _unless_ready(turn: Turn, case: Case) -> dict[str, str]:

@@ -23,7 +23,7 @@ BUSY_S = 1.0
 
 def cordon(site: Site, action: Action, known: NodeObject | None = None) -> Outcome:
     name, case = action.place.node, marks.case_of(action)
-    adopts, unless = marks.adopted_of(action), action.args.get("unless") == "in service"
+    adopts, unless = marks.adopted_of(action), action.args.get("unless", "")
     node = None if unless else known
     for _ in range(TRIES):
         fresh = node is None
@@ -33,8 +33,8 @@ def cordon(site: Site, action: Action, known: NodeObject | None = None) -> Outco
         why, ops = _refusal(site, action, node), marks.cordon_ops(node, site.keys, case, adopts)
         if fresh and why:
             return Failed(why)
-        if unless and _serves(site, action, node):
-            return Refuted(f"{name} was out and is in service again")
+        if unless and (opened := _is_open(site, action, node)):
+            return Refuted(opened)
         if fresh and not ops:
             return Done(_closed(site, node, case, adopts))
         if not why and ops and (answer := _write(site, node, ops, Done(_closed(site, node, case, adopts)))):
@@ -66,6 +66,15 @@ def _refusal(site: Site, action: Action, node: NodeObject) -> str:
         key = site.keys.case
         return f"{name} carries the mark of {mark}; if that case is over: kubectl annotate node {name} {key}-"
     return ""
+
+
+def _is_open(site: Site, action: Action, node: NodeObject) -> str:
+    """Why it is not closed: what the action says must not be so; "" if it is not."""
+    name, marked = node.metadata.name, bool(marks.mark_of(node, site.keys))
+    if action.args["unless"] == "opened":
+        opened = marked and not node.spec.unschedulable and not marks.is_held_by_gate(node, site.keys)
+        return f"{name} carries our mark, and somebody has opened it" if opened else ""
+    return f"{name} was out and is in service again" if _serves(site, action, node) else ""
 
 
 def _serves(site: Site, action: Action, node: NodeObject) -> bool:

@@ -192,6 +192,8 @@ class SimulatedPlatform:
         served = node.ready and not node.others and not node.gate and not node.closed
         if action.args.get("unless") == "in service" and served:
             return Refuted(f"{node.name} was out and is in service again")
+        if action.args.get("unless") == "opened" and node.mark and not node.closed and not node.gate:
+            return Refuted(f"{node.name} carries our mark, and somebody has opened it")
         if not (node.mark == case and node.closed):
             was = {"was": node.mark} if node.mark and node.closed else {}  # closed in our name already
             self._write_mark(node, case)

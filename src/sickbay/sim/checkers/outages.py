@@ -38,6 +38,8 @@ class _Absent(Checker):
             self._go_away(names, fact.t)
         if fact.kind == "mended":
             self._come_back(names, fact.t)
+        if fact.kind == "joined" and (node := self.world.nodes[fact.node]).reachable and node.powered:
+            self.cut_now.pop(fact.node, None)  # another machine, which the cut has not reached
 
     def _go_away(self, names: Iterable[str], t: float) -> None:
         for name in names:
@@ -59,9 +61,10 @@ class _Absent(Checker):
             left = [name for name in self.cut_now if self.away.get(name) == float("inf")]
             self.away.update(dict.fromkeys(left, t + STRAGGLES_S))
 
-    def _are_many(self, names: Collection[str]) -> bool:
-        """By the settings in force: whoever says that a million nodes are many wants each node treated alone."""
-        limits = self.run.settings.controller
+    def _are_many(self, cut: Collection[str]) -> bool:
+        """By the settings in force: whoever says that a million nodes are many wants each node treated alone. A machine
+        that its provider has taken away is not away with the others: it is no more."""
+        limits, names = self.run.settings.controller, [name for name in cut if not self.world.nodes[name].gone]
         return len(names) >= limits.absent_nodes and len(names) >= limits.absent_share * len(self.world.nodes)
 
 
