@@ -195,6 +195,9 @@ class Store(Protocol):
     def missing(self, kind: type[V], keys: Collection[str]) -> Names:
         """Which of these are no longer among the live records; cheap, for it is asked whenever the token has moved."""
 
+    def moved(self, kind: type[V], key: str, version: int) -> bool:
+        """Is a live record there in another version than this? As far as is known without asking anybody; cheap."""
+
     def token(self) -> int:
         """Changes whenever anybody wrote anything; cheap enough to ask on every pass."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -229,6 +230,31 @@ def test_a_case_number_is_used_again() -> None:
     assert f"{CASE} was used for two cases" in complaints(ward)
 
 
+@pytest.mark.parametrize(("led_for", "complains"), [(3600.0, True), (-30.0, False)])
+def test_a_case_number_that_a_restored_store_never_had_is_used_again(led_for: float, complains: bool) -> None:
+    """Whoever has led all the while knows of it; nobody else does."""
+    ward = unwatched()
+    case = keeps(ward)
+    ward.judge.look()
+    ward.world.note("etcd-restored", "", age=600)
+    led = SimpleNamespace(first_led=0.0, led_since=ward.world.now - led_for, controller=None)
+    ward.run.brains = [led]  # type: ignore[list-item]
+    changes(ward, replace(case, opened_at=case.opened_at + 60.0))
+    assert (f"{CASE} was used for two cases" in complaints(ward)) is complains
+
+
+@pytest.mark.parametrize("closed_again", [True, False])
+def test_a_mark_that_a_restore_put_back_was_not_left_by_its_case(closed_again: bool) -> None:
+    ward = unwatched()
+    case = keeps(ward)
+    ward.world.note("mark-put-back", NODE, mark=CASE)
+    if closed_again:
+        asks(ward, Verb.CORDON)
+    ward.world.nodes[NODE].mark = CASE
+    archives(ward, replace(case, phase=Phase.DISMISSED))
+    assert (f"{CASE} ended DISMISSED and left its mark" in complaints(ward)) is closed_again
+
+
 def test_a_node_has_two_open_cases() -> None:
     ward = unwatched()
     keeps(ward)
@@ -362,6 +388,17 @@ def test_a_sick_node_is_in_service_and_nobody_has_a_case_for_it() -> None:
     ward = unwatched()
     ward.ails(NODE, "gpu_lost_silent")
     assert f"{NODE} is in service with gpu_lost_silent" in complaints(ward, at_the_end=True)
+
+
+def test_a_sickness_is_left_alone_for_an_hour_at_least_after_a_deferral() -> None:
+    ward = unwatched(policy=a_policy(quiet_s=0.0))
+    ward.ails(NODE, "gpu_lost_silent")
+    archives(ward, replace(keeps(ward), phase=Phase.DEFERRED))
+    ward.judge.look()
+    ward.passes(3000.0)
+    assert complaints(ward, at_the_end=True) == ""
+    ward.passes(1800.0)
+    assert "nobody has a case for it" in complaints(ward, at_the_end=True)
 
 
 def test_a_sickness_is_left_alone_for_its_quiet_time_and_not_longer() -> None:

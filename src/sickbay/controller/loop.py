@@ -201,6 +201,7 @@ class Controller:
             return
         self._token = token
         self.records.read_unread(mono)
+        self.records.heed_restore(self._clock.now())
         self.records.find_lost()
         commands = self.records.read_people()
         if commands:

@@ -62,6 +62,9 @@ class MeteredStore:
     def missing(self, kind: type[V], keys: Collection[str]) -> Names:
         return self._counted(lambda: self._inner.missing(kind, keys))
 
+    def moved(self, kind: type[V], key: str, version: int) -> bool:
+        return self._inner.moved(kind, key, version)
+
     def token(self) -> int:
         return self._inner.token()
 

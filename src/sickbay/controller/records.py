@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from sickbay.controller import restored
 from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
 from sickbay.controller.hands_off import LOOK_AGAIN_S, hands_off
 from sickbay.controller.view import View
@@ -35,6 +36,7 @@ class Records:
         self.epoch = 0
         self.ledger = Ledger(cluster=cluster)
         self._ledger_version = 0
+        self._ledger_watch = 0.0  # watch time in the Ledger as it was last written
         self._looked = 0.0  # monotonic: when we last asked what cannot be read
         self._writers = Writers(store)
         self._drafts: dict[tuple[str, str], Draft] = {}  # by kind and key, in the order of their first put
@@ -57,6 +59,7 @@ class Records:
             self.epoch = max(stored.epoch, stored.value.epoch) + 1
             self.ledger = replace(stored.value, epoch=self.epoch)
             self._ledger_version = self.store.commit(self.ledger, stored.version, self.epoch)
+        self._ledger_watch = self.ledger.watch_time
         self._load()
         self._catch_up()
 
@@ -132,11 +135,8 @@ class Records:
         missing = patiently(lambda: self.store.missing(Case, written)) if written else []
         if missing:  # a newer leader ends cases: that is no person who deleted one
             self.still_leads()
-        for name in (written[case_id] for case_id in missing):
-            if self._is_archived(self._view.cases[name].value):
-                self._reload_node(name)  # it has ended: nobody deleted it
-            else:
-                self._forget(name)
+        for case_id in missing:
+            self._forget(written[case_id])
 
     def _forget(self, name: str) -> None:
         """What was remembered of its node stays in the view, and is written with whatever comes of it."""
@@ -144,6 +144,64 @@ class Records:
         self._view.lost[name] = self._view.cases.pop(name).value
         self._view.touch_node(name)
         self._view.explained_no_more(self._view.lost[name])
+
+    # -- a store that was put back
+
+    def heed_restore(self, at: float) -> None:
+        """Was the store put back to what it held hours ago? Then what we know is written over it, at the end of this
+        pass: what ended stays ended, and what was sent is not sent again."""
+        if self._view.off.ledger or not self.store.moved(Ledger, LEDGER[1], self._ledger_version):
+            return
+        found = patiently(lambda: self.store.get(Ledger, LEDGER[1]))
+        if found is None or not restored.is_older(found, self._ledger_watch, self.epoch):
+            return
+        log.warning("the store was put back to an earlier state: what we know is written over it epoch=%d", self.epoch)
+        self._rewrite(self.ledger, LEDGER[1], found.version)
+        self._ledger_version = found.version
+        self._rewrite_nodes()
+        self._rewrite_cases(at)
+        self._rewrite_recoveries(at)
+
+    def _rewrite_nodes(self) -> None:
+        view, there = self._view, {stored.value.node: stored for stored in self.store.list(NodeRecord)}
+        for name, known in list(view.records.items()):
+            version = there[name].version if name in there else UNWRITTEN
+            if version != known.version:
+                view.records[name] = replace(known, version=version)
+                if name not in view.cases:  # else its case carries it
+                    self._rewrite(known.value, name, version or None)
+        view.records.update({name: stored for name, stored in there.items() if name not in view.records})
+
+    def _rewrite_cases(self, at: float) -> None:
+        view, there = self._view, {stored.value.id: stored for stored in self.store.list(Case)}
+        for name, known in list(view.cases.items()):
+            stored = there.pop(known.value.id, None)
+            if stored is None or stored.version != known.version:
+                self._rewrite(known.value, known.value.id, stored.version if stored else None)
+                view.cases[name] = replace(known, version=stored.version if stored else UNWRITTEN)
+            view.touch_node(name)
+        for case, stored in there.items():
+            self._rewrite(restored.ended_case(stored.value, view, at), case, stored.version, ended=True)
+            view.touch_node(stored.value.node)
+
+    def _rewrite_recoveries(self, at: float) -> None:
+        view, there = self._view, {stored.value.job: stored for stored in self.store.list(Recovery)}
+        for job, known in list(view.recoveries.items()):
+            stored = there.pop(job, None)
+            if stored is None or stored.version != known.version:
+                self._rewrite(known.value, job, stored.version if stored else None)
+                view.recoveries[job] = replace(known, version=stored.version if stored else UNWRITTEN)
+            view.touch_job(job)
+        for job, stored in there.items():
+            self._rewrite(restored.ended_recovery(stored.value, view, at), job, stored.version, ended=True)
+
+    def _rewrite(
+        self, value: Ledger | NodeRecord | Case | Recovery, key: str, version: int | None, *, ended: bool = False
+    ) -> None:
+        self._draft(value, key, version, ended)
+        draft = self._drafts.get((type(value).__name__, key))
+        if draft is not None:  # one that waited for its next write was for the version that is gone
+            draft.version = version
 
     # -- what cannot be read
 
@@ -313,7 +371,7 @@ class Records:
         """Values stay as they are in the view, which may know more by now; the version is the new one."""
         value, view = draft.value, self._view
         if isinstance(value, Ledger):
-            self._ledger_version = version
+            self._ledger_version, self._ledger_watch = version, value.watch_time
         elif isinstance(value, NodeRecord):
             _new_version(view.records, value.node, version)
         elif not draft.ended:
@@ -333,6 +391,7 @@ class Records:
             stored = self.store.get(Ledger, "ledger")
             assert stored is not None
             self.ledger, self._ledger_version = stored.value, stored.version
+            self._ledger_watch = stored.value.watch_time
             fallen = [name for name, other in due.items() if other.wave > 0]
         else:
             fallen = [name for name, other in due.items() if other.owner == draft.owner and other is not draft]

@@ -65,6 +65,8 @@ def _put_back(world: World, node: SimNode, old: Marks | None) -> None:
         node.objects += 1
         node.uid = world.factory.uid(node.name, node.objects)
         old = Marks(node.instance, "", False, (), True, False)
+    if old.mark and old.mark != node.mark:
+        world.note("mark-put-back", node.name, mark=old.mark)
     node.mark, node.closed, node.others = old.mark, old.closed, list(old.others)
     node.gate, node.opted_out = old.gate, old.opted_out
 

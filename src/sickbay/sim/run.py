@@ -48,6 +48,12 @@ class Brain:
         self._standby: Controller | None = None
         self.next_turn = world.now
         self.first_led: float | None = None
+        self._took_over = world.now
+
+    @property
+    def led_since(self) -> float | None:
+        """When the controller took the lead that believes to have it; None while there is none."""
+        return self._took_over if self.controller is not None else None
 
     def start(self) -> bool:
         self._standby = self._standby or self._make()
@@ -62,6 +68,7 @@ class Brain:
             return False
         self.controller, self._standby, self.next_turn = self._standby, None, self._world.now
         self.first_led = self._world.now if self.first_led is None else self.first_led
+        self._took_over = self._world.now
         return True
 
     def crash(self) -> None:

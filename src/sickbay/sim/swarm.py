@@ -206,6 +206,9 @@ class SwarmStore:
     def missing(self, kind: type[V], keys: Collection[str]) -> Names:
         return self._store.missing(kind, keys)
 
+    def moved(self, kind: type[V], key: str, version: int) -> bool:
+        return self._reached().moved(kind, key, version)
+
     def token(self) -> int:
         return self._reached().token()
 

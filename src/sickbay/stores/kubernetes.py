@@ -140,6 +140,12 @@ class KubernetesStore:
         found = self._api.find(self._path(kind, name), Glimpse)
         return found is not None and found.metadata.label(ENDED) != "true"
 
+    def moved(self, kind: type[V], key: str, version: int) -> bool:
+        """By the watch, and by our own writes."""
+        self._open()
+        seen = self._cache.look(kind, name_of(records.lookup_key(kind, key)))
+        return seen is not None and seen.version != version
+
     def token(self) -> int:
         """How many writes we know of. The first call begins to watch."""
         self._open()

@@ -146,6 +146,10 @@ class MemoryStore:
         live = self._live[kind]
         return [key for key in keys if key not in live]
 
+    def moved(self, kind: type[V], key: str, version: int) -> bool:
+        stored = self._live[kind].get(records.lookup_key(kind, key))
+        return stored is not None and stored.version != version
+
     def lose(self, kind: type[V], key: str) -> None:
         """As somebody would who deletes a record behind our back: for the simulator, nobody else can."""
         with self._lock:

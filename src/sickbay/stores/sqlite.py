@@ -119,6 +119,12 @@ class SqliteStore:
             live = {row[0] for row in db.execute("select key from records where kind = ?", (kind.__name__,))}
         return [key for key in keys if key not in live]
 
+    def moved(self, kind: type[V], key: str, version: int) -> bool:
+        asked = (kind.__name__, records.lookup_key(kind, key))
+        with self._reading() as db:
+            found = db.execute("select version from records where kind = ? and key = ?", asked).fetchone()
+        return found is not None and found[0] != version
+
     def token(self) -> int:
         with self._reading() as db:
             return _token(db)

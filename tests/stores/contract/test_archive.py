@@ -36,6 +36,15 @@ def test_what_ended_or_never_was_is_missing_among_the_live(pair: Pair) -> None:
     assert pair[1].missing(Case, ("n1.1", "n1.2", "n1.3")) == ["n1.1", "n1.3"]
 
 
+def test_a_record_has_moved_when_it_is_there_in_another_version(store: Store) -> None:
+    first = store.create(a_case("n1.1"))
+    assert not store.moved(Case, "n1.1", first)
+    second = store.commit(a_case("n1.1"), first, 0)
+    assert store.moved(Case, "n1.1", first)
+    assert not store.moved(Case, "n1.1", second)
+    assert not store.moved(Case, "n1.2", first)
+
+
 def test_a_case_number_is_never_used_twice(pair: Pair) -> None:
     """lessons.md 1."""
     _end(pair[0], a_case("n1.1"))

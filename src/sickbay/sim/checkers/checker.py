@@ -28,6 +28,9 @@ class Process(Protocol):
 
     first_led: float | None
 
+    @property
+    def led_since(self) -> float | None: ...
+
 
 class Bench(Protocol):
     """What is judged: a world, the settings in force, and what was written and told. sim/run.py's SimRun is one."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OFF = ("stopped", "terminated")  # by its provider's word: no rank runs there
 AGAIN_S = 3_600.0  # a job that does not begin is tried again at least so often
-QUIET_S = 3600.0  # a case that found no place opens again after an hour at the soonest, whatever quiet_s says
+LEAST_QUIET_S = 3600.0  # docs/settings.md: after a deferral or a time-out, however short `quiet_s` is
 SLACK_S = 600.0  # watch time runs a little behind the world's
 
 
@@ -27,14 +27,16 @@ class EndsOrRests(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._seen: set[str] = set()
-        self._left_alone: dict[str, float] = {}  # node -> when a case about it ended without proof of health
+        self._left_alone: dict[str, float] = {}  # node -> until when, after a case that ended without proof of health
 
     def moment(self) -> None:
         for case in self.judge.ended:
             if case.id not in self._seen:
                 self._seen.add(case.id)
                 if case.cancelled or case.phase is Phase.DEFERRED or case.journal[-1].event == "TIMED_OUT":
-                    self._left_alone[case.node] = self.world.now
+                    quiet_s = self.run.settings.policy_for(case.pool).quiet_s
+                    least_s = 0.0 if case.cancelled else LEAST_QUIET_S
+                    self._left_alone[case.node] = self.world.now + max(quiet_s, least_s) + SLACK_S
 
     def end(self) -> None:
         cases = {c.value.node: c.value for c in self.run.store.list(Case)}
@@ -103,8 +105,7 @@ class EndsOrRests(Checker):
     def _is_forgotten(self, name: str) -> None:
         if self.world.truly_healthy(name, ("nvidia-smi",)):
             return
-        quiet_s = max(QUIET_S, self.run.settings.policy_for(self.world.nodes[name].pool).quiet_s) + SLACK_S
-        if self.world.now - self._left_alone.get(name, -quiet_s) >= quiet_s:
+        if self.world.now >= self._left_alone.get(name, 0.0):
             ailing = [a.kind.name for _, a in self.world.ailing(name)]
             self.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
 

@@ -74,11 +74,19 @@ class ExaminedAlone(Checker):
 
 
 class LeftAsFound(Checker):
-    """DISMISSED and DEFERRED leave no mark; a resolved case neither."""
+    """DISMISSED and DEFERRED leave no mark; a resolved case neither. A mark that a restored etcd put back was not
+    left by its case; that it does not stay is seen at the end."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._seen: set[str] = set()
+        self._put_back: set[str] = set()
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "mark-put-back":
+            self._put_back.add(str(fact.detail["mark"]))
+        if fact.kind == "cordon":
+            self._put_back.discard(str(fact.detail["case"]))
 
     def moment(self) -> None:
         for case in self.judge.ended:
@@ -87,7 +95,7 @@ class LeftAsFound(Checker):
             self._seen.add(case.id)
             node = self.world.nodes.get(case.node)
             if node is not None:
-                left = node.mark == case.id and node.present
+                left = node.mark == case.id and node.present and case.id not in self._put_back
                 self.expect(not left, None, f"{case.id} ended {case.phase} and left its mark on {case.node}")
 
 

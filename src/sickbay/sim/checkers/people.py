@@ -99,18 +99,22 @@ class TimedFairly(Checker):
 
 class NumberedOnce(Checker):
     """A case number is never used again, and no node has two open cases. The number of one that had done nothing yet
-    when somebody deleted its record may be: nobody knows of it any more, and no door has heard of it."""
+    when somebody deleted its record may be: nobody knows of it any more, and no door has heard of it. Nor is there
+    anybody who knows of a case that a restored store never had, once he who led when it was put back leads no more."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._opened: dict[str, float] = {}
         self._idle: set[str] = set()  # cases that had done nothing when they were seen last
         self._acted: set[str] = set()  # cases in whose name something was truly done
+        self._seen_at: dict[str, float] = {}
 
     def fact(self, fact: Fact) -> None:
         if fact.kind in ("cordon", "drain", "collect", "treat-start"):
             self._acted.add(case_of(fact))
             self._idle.discard(case_of(fact))
+        if fact.kind == "etcd-restored" and not self._is_remembered(fact.t):
+            self._forget_since(fact.t - float(str(fact.detail["age"])) - 1.0)  # the age is told in whole seconds
         if fact.kind == "person" and fact.detail.get("act") == "delete-record" and fact.detail["case"] in self._idle:
             self._opened.pop(str(fact.detail["case"]), None)
 
@@ -122,10 +126,20 @@ class NumberedOnce(Checker):
         self._idle = early - self._acted
         for case in self.judge.open:
             self.exercised += case.id not in self._opened
+            self._seen_at.setdefault(case.id, self.world.now)
             first = self._opened.setdefault(case.id, case.opened_at)
             if first != case.opened_at:
                 self.complain(None, f"{case.id} was used for two cases")
                 self._opened[case.id] = case.opened_at
+
+    def _forget_since(self, taken: float) -> None:
+        for case in [case for case, at in self._seen_at.items() if at >= taken]:
+            self._opened.pop(case, None)
+
+    def _is_remembered(self, at: float) -> bool:
+        """Has whoever leads now led all the while? Asked after the first pass that anybody made since then."""
+        since = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
+        return bool(since) and max(since) < at
 
 
 class ToldOnce(Checker):

@@ -1,0 +1,135 @@
+"""A store that is put back to an earlier state: what ended stays ended, what was sent is not sent again."""
+
+from __future__ import annotations
+
+import pytest
+
+from sickbay.model import Case, Phase
+from sickbay.sim import backup
+from sickbay.sim.backup import Backup
+from sickbay.stores.memory import MemoryStore
+from tests.sim.ward import Ward
+
+SICK = "node-0005"
+
+
+def taken(ward: Ward) -> Backup:
+    assert isinstance(ward.run.store, MemoryStore)
+    return backup.take(ward.world, ward.run.store)
+
+
+def put_back(ward: Ward, kept: Backup) -> None:
+    assert isinstance(ward.run.store, MemoryStore)
+    backup.restore(ward.world, ward.run.store, kept)
+
+
+CURES = {"gpu_lost_79": "reboot", "row_remap_pending_63": "reset", "nvlink_74": "reset"}
+VERBS = {"reboot": "REBOOT", "reset": "RESET_GPU"}
+
+
+@pytest.mark.parametrize("survives", [True, False])
+@pytest.mark.parametrize("kind", sorted(CURES))
+@pytest.mark.parametrize("phase", [Phase.HOLDING, Phase.DRAINING, Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING])
+def test_a_node_whose_case_had_ended_is_not_treated_again(phase: Phase, kind: str, survives: bool) -> None:
+    ward = Ward(store=MemoryStore())
+    ward.world.strike(kind, SICK, 0, cure=CURES[kind])
+    ward.until(lambda: (case := ward.case(SICK)) is not None and case.phase is phase, step=0.05)
+    yesterday = taken(ward)
+    ward.until_ended(SICK)
+    assert ward.treatments(SICK) == [VERBS[CURES[kind]]]
+    ward.passes(3600.0)
+    put_back(ward, yesterday)
+    if not survives:
+        ward.crash()
+    ward.passes(4 * 3600.0)
+    assert ward.treatments(SICK) == [VERBS[CURES[kind]]]
+    assert ward.case(SICK) is None
+    node = ward.world.nodes[SICK]
+    assert not node.mark
+    assert not node.closed
+    ward.ends_well()
+
+
+def test_a_treatment_that_was_sent_is_heard_to_its_end_although_its_case_is_gone_from_the_store() -> None:
+    ward = Ward(store=MemoryStore())
+    ward.passes(600.0)
+    yesterday = taken(ward)
+    ward.passes(3600.0)
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.treatments(SICK) == ["REBOOT"])
+    put_back(ward, yesterday)
+    ward.until_ended(SICK)
+    assert ward.treatments(SICK) == ["REBOOT"]
+    assert [case.id for case in ward.ended(SICK)] == [f"{SICK}.1"]
+    assert not any("deleted the record" in notice.body for notice in ward.run.mailbox.notices)
+    ward.ends_well()
+
+
+def test_a_number_is_not_used_again_while_its_leader_lives() -> None:
+    ward = Ward(store=MemoryStore())
+    ward.passes(600.0)
+    yesterday = taken(ward)
+    ward.passes(3600.0)
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until_ended(SICK)
+    put_back(ward, yesterday)
+    ward.passes(120.0).crash()
+    ward.passes(3600.0)
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.case(SICK) is not None)
+    case = ward.case(SICK)
+    assert case is not None
+    assert case.id == f"{SICK}.2"
+    ward.ends_well(4 * 3600.0)
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_a_node_has_one_open_case_although_an_ended_one_is_open_again(survives: bool) -> None:
+    ward = Ward(store=MemoryStore())
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until_phase(SICK, Phase.DRAINING)
+    yesterday = taken(ward)
+    ward.until_ended(SICK)
+    ward.passes(3600.0)
+    ward.world.strike("nvlink_74", SICK, 1, cure="reset")
+    ward.until_phase(SICK, Phase.DRAINING)
+    put_back(ward, yesterday)
+    if not survives:
+        ward.crash()
+    ward.passes(60.0)
+    assert len([c for c in ward.run.store.list(Case) if c.value.node == SICK]) <= 1
+    ward.ends_well(6 * 3600.0)
+    assert ward.world.truly_healthy(SICK)
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_a_job_that_was_restarted_is_not_restarted_again(survives: bool) -> None:
+    ward = Ward(store=MemoryStore())
+    ward.submit()
+    ward.passes(1800.0)
+    yesterday = taken(ward)
+    ward.passes(1800.0)
+    ward.world.strike("gpu_lost_79", ward.world.jobs["llama"].nodes[0], 0, cure="reboot")
+    ward.until(lambda: ward.world.jobs["llama"].attempt == 2 and ward.world.jobs["llama"].live)
+    ward.passes(1800.0)
+    put_back(ward, yesterday)
+    if not survives:
+        ward.crash()
+    ward.passes(4 * 3600.0)
+    assert ward.world.jobs["llama"].attempt == 2
+    ward.ends_well()
+
+
+@pytest.mark.parametrize("kind", sorted(CURES))
+def test_a_treatment_under_way_that_nobody_knows_of_any_more_is_not_sent_again(kind: str) -> None:
+    ward = Ward(store=MemoryStore())
+    ward.passes(600.0)
+    yesterday = taken(ward)
+    ward.passes(3600.0)
+    ward.world.strike(kind, SICK, 0, cure=CURES[kind])
+    ward.until(lambda: ward.treatments(SICK) == [VERBS[CURES[kind]]], step=0.05)
+    put_back(ward, yesterday)
+    ward.crash()
+    ward.passes(4 * 3600.0)
+    assert ward.treatments(SICK) == [VERBS[CURES[kind]]]
+    assert ward.case(SICK) is None
