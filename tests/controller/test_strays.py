@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sickbay.controller.strays import STANDS_S
 from sickbay.errors import ApiError
 from sickbay.model import Action, Case, Node, Outcome, Phase, Retry, Verb
+from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
 from tests.controller.door import Door, Shift, busy
@@ -83,6 +86,32 @@ def test_deleting_the_record_of_a_case_at_rest_lets_its_node_go() -> None:
     assert (door.nodes["n1"].mark, door.nodes["n1"].cordoned) == ("", False)
     assert [(c.id, c.phase) for c in store.history(Case)] == [("n1.2", Phase.DISMISSED)]
     assert any("deleted the record of n1.1" in notice.body for notice in shift.pager.told)
+
+
+def test_a_case_that_another_leader_ended_is_not_taken_for_a_deleted_one() -> None:
+    """A leader that stood still for a while has it open in memory (seed 600002)."""
+    _, store, shift = sick_shift()
+    stored = store.get(Case, "n1.1")
+    assert stored is not None
+    store.archive(replace(stored.value, phase=Phase.DISMISSED), stored.version, stored.epoch)
+    shift.passes(30.0)
+    assert not any("deleted the record" in notice.body for notice in shift.pager.told)
+
+
+def test_a_case_that_waits_for_a_place_answers_for_a_mark_that_came_back() -> None:
+    """A platform that forgot our RELEASE shows the old mark again; CORDON would have been refused for it for ever."""
+    door = Door(a_node("n1"), a_node("n2"))
+    door.says[Verb.DRAIN] = busy
+    shift = Shift(door, policy=a_policy(max_out=Limit(count=1), max_out_fleet=Limit(), approval=()))
+    door.shows("n2", findings=(a_finding("xid.79", node="n2"),))
+    shift.passes(30.0)
+    door.shows("n1", findings=(a_finding("xid.79"),))
+    shift.passes(30.0)
+    door.shows("n1", mark="n1.7", cordoned=True)
+    shift.passes(STANDS_S + 60.0)
+    case = shift.case()
+    assert case is not None
+    assert (case.phase, case.adopts) == (Phase.WAITING, "n1.7")
 
 
 def test_a_record_that_is_deleted_while_it_is_being_written_is_a_cancel_too() -> None:

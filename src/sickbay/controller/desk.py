@@ -262,7 +262,8 @@ class Desk(Asking):
 
     def _wake(self, case: Case | None, record: NodeRecord, ctx: Context) -> float | None:
         if case is not None:
-            return wake_at(case, record, ctx)
+            ahead = [t for t in (wake_at(case, record, ctx), *self._strays.due(record.node)) if t is not None]
+            return min(ahead, default=None)
         times = [quiet.until(record, latch) for latch in record.latched] if record.quiet else []
         if record.not_ready_since is not None:
             times.append(absence.missed_at(record.not_ready_since, ctx.policy))

@@ -135,8 +135,11 @@ class Records:
         missing = patiently(lambda: self.store.missing(Case, written)) if written else []
         if missing:  # a newer leader ends cases: that is no person who deleted one
             self.still_leads()
-        for case_id in missing:
-            self._forget(written[case_id])
+        for name in (written[case_id] for case_id in missing):
+            if self._is_archived(self._view.cases[name].value):
+                self._reload_node(name)  # it has ended: nobody deleted it
+            else:
+                self._forget(name)
 
     def _forget(self, name: str) -> None:
         """What was remembered of its node stays in the view, and is written with whatever comes of it."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from sickbay.controller.view import View
+from sickbay.core.strays import UNTOUCHED
 from sickbay.core.turn import Now
 from sickbay.errors import SickbayError
 from sickbay.model import Node
@@ -50,4 +51,10 @@ class Strays:
 
     def _may_be(self, node: Node) -> bool:
         """A node that does not answer gets a case for that, which takes the mark over."""
-        return bool(node.mark) and node.ready and not node.gone and node.name not in self._view.cases
+        return bool(node.mark) and node.ready and not node.gone and not self._is_answered_for(node)
+
+    def _is_answered_for(self, node: Node) -> bool:
+        case = self._view.cases.get(node.name)
+        return case is not None and (
+            case.value.phase not in UNTOUCHED or node.mark in (case.value.id, case.value.adopts)
+        )

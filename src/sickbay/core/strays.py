@@ -15,6 +15,7 @@ from sickbay.core import explain, plan, steps, triage
 from sickbay.core.turn import Move, Turn
 from sickbay.model import Case, Diagnosis, Entry, Event, Node, Phase, Place, Severity, Verb, When
 
+UNTOUCHED = frozenset({Phase.SUSPECTED, Phase.WAITING})  # nothing was done to the node yet
 FAULT, CODE = "stray-mark", "monitor.stray-mark"
 
 
@@ -32,8 +33,10 @@ def cancel_lost(turn: Turn) -> None:
 
 
 def adopt(turn: Turn) -> None:
-    """A stray on a node that has no other case."""
+    """A case of its own for a stray, unless one is open that has not closed the node yet: that answers for it."""
     mark, node = turn.s.stray, _there(turn)
+    if mark and turn.case is not None and turn.case.phase in UNTOUCHED:
+        turn.case = replace(turn.case, adopts=mark)
     if not mark or turn.case is not None or node is None:
         return
     why = f"{node.name} carries our mark of {mark}, of which there is no record: it was deleted, or lost with its store"

@@ -66,6 +66,7 @@ class PlacedSafely(Checker):
 
 
 HOURLY, IN_A_ROW = 8, 40  # restarts of a job that does not begin
+SEVERAL = 3  # jobs that fail alike
 
 
 class HealthyJobsRun(Checker):
@@ -146,7 +147,8 @@ class HealthyJobsRun(Checker):
         tries.append(fact.t)
         lately = sum(1 for t in tries if fact.t - t <= 3600.0)
         words = f"{job}, which does not begin, was restarted {lately} times within an hour, {len(tries)} in a row"
-        self.expect(lately <= HOURLY and len(tries) <= IN_A_ROW, fact, words)
+        several = sum(1 for each in self._tries.values() if each) >= SEVERAL  # what they share may last for days
+        self.expect(lately <= HOURLY and (several or len(tries) <= IN_A_ROW), fact, words)
 
 
 class Trustworthy(Checker):
