@@ -1,4 +1,4 @@
-"""Seeded proof, the share of it that `make test` can afford: 300 storms, each followed by calm; and calm alone.
+"""Seeded proof, the share of it that `make test` can afford: 80 storms, each followed by calm; and calm alone.
 
 SICKBAY_SEEDS sets how many. A failing chunk prints the commands that replay its seeds. `make soak` plays 5,000.
 """
@@ -17,7 +17,7 @@ from sickbay.sim.faults import kinds
 from sickbay.sim.jobs import JobSpec
 from tests.sim.ward import Ward, a_policy, names
 
-COUNT = int(os.environ.get("SICKBAY_SEEDS", "300"))
+COUNT = int(os.environ.get("SICKBAY_SEEDS", "80"))
 CHUNK = 5  # small, so that all workers have something to do until the end
 
 

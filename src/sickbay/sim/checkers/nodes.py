@@ -52,16 +52,20 @@ class ExaminedAlone(Checker):
     """While a case examines its node nothing but the examination runs there: the node carries its mark and no job.
 
     An object that was just made again has no mark, and its news may be UNSEEN_S late; whether a deep check then runs is
-    for the door to see (platforms/kubernetes/verify.py does).
+    for the door to see (platforms/kubernetes/verify.py does). A mark that the case took over is as good as its own: a
+    platform may forget that it was changed.
     """
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._remade: dict[str, float] = {}
+        self._taken_over: dict[str, str] = {}  # case -> mark
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "rejoined":
             self._remade[fact.node] = fact.t
+        if fact.kind == "cordon" and fact.detail.get("was"):
+            self._taken_over[str(fact.detail["case"])] = str(fact.detail["was"])
         if fact.kind != "verify-start":
             return
         self.exercised += 1
@@ -69,7 +73,7 @@ class ExaminedAlone(Checker):
         unseen = not d["mark"] and fact.t - self._remade.get(fact.node, float("-inf")) <= UNSEEN_S
         if d["job"] != "-":
             self.complain(fact, f"{d['key']} examined {fact.node} while {d['job']} runs on it")
-        if d["mark"] != case and not unseen:
+        if d["mark"] not in (case, self._taken_over.get(case, case)) and not unseen:
             self.complain(fact, f"{d['key']} examined {fact.node}, but its mark is {d['mark'] or 'none'}")
 
 
