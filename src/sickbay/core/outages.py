@@ -72,10 +72,10 @@ def of_several(known: Failures, job: str, now: float) -> str:
 
 def judged(s: JobSlice, r: Recovery, findings: Sequence[Finding], fresh: bool) -> Recovery:
     """Is its last failure of the kind that a shared thing makes? `fresh`: it has saved since it was restarted, so what
-    was before says nothing. The first may come in the middle of its work; those after it are attempts that did not
-    begin: one that makes steps and hangs again and again has a fault of its own."""
+    was before says nothing. The first may be a hang in the middle of its work; those after it are attempts that did not
+    begin: one that makes steps and hangs again and again has a fault of its own, and so has one whose ranks die."""
     spared = 0 if fresh else r.spared
-    of_that_kind = _looks_shared(s, r, findings) and (never_began(r) or not spared)
+    of_that_kind = _looks_shared(s, r, findings) and (never_began(r) or (not spared and hung(r)))
     return replace(r, spared=spared + of_that_kind, excused=of_that_kind)
 
 
