@@ -90,6 +90,16 @@ def test_a_person_who_deletes_its_record_has_closed_it() -> None:
     assert treated(shift) == set()
 
 
+def test_the_next_one_gets_a_number_of_its_own_though_the_record_of_the_first_was_deleted() -> None:
+    shift = go(a_shift(), *NAMES[:5]).passes(HOUR)
+    assert isinstance(shift.store, MemoryStore)
+    shift.store.lose(Case, "absence.1")
+    again = go(return_(shift.passes(HOUR), *NAMES[:5]).successor().passes(HOUR), *NAMES[:5]).passes(HOUR)
+    case = again.case("absence")
+    assert case is not None
+    assert case.id == "absence.2"
+
+
 def test_who_goes_away_beside_those_that_people_look_after_is_one_of_many() -> None:
     shift = go(a_shift(), *NAMES[:5]).passes(HOUR)
     orders(shift, "abort")

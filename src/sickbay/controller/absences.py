@@ -156,8 +156,8 @@ class Absences:
         )  # fmt: skip
         if now.watch - ended > core.SAME_S and case.absence is not None:
             case = self._telling(case, words.began(case, case.absence, now.wall, self._unkept()), "began")
+        self._records.put_record(record)  # by itself, before the case: whoever deletes that does not take its number
         self._records.put_case(case, False, ())
-        self._records.put_record(record)
         log.warning("case=%s opened: %s", case.id, case.journal[0].why)
 
     def _go_on(self, case: Case, absence: Absence, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:
