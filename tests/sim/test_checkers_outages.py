@@ -96,15 +96,21 @@ def test_many_are_those_who_are_away_now_also_if_they_went_one_by_one() -> None:
     assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[0]
 
 
-def test_a_machine_that_its_provider_took_away_is_nobodys_company() -> None:
+@pytest.mark.parametrize("why", ["taken away", "held", "down", "well"])
+def test_who_is_taken_away_held_by_somebody_or_down_before_is_nobodys_company(why: str) -> None:
     ward = unwatched()
+    if why == "down":
+        ward.world.strike("host_crash", names(1, 1)[0], cure="power_cycle")
+        ward.passes(600.0)
+    if why == "held":
+        ward.world.people.cordon(names(1, 1)[0])
     for i in range(3):
         ward.world.network.cut(names(i + 1, 1), "control", 7200.0)
         ward.passes(600.0)
-        if not i:
+        if why == "taken away" and not i:
             ward.world.people.terminate(names(1, 1)[0])
     treats(ward, node=names(3, 1)[0])
-    assert complaints(ward, "HealthyLeftAlone") == []
+    assert bool(complaints(ward, "HealthyLeftAlone")) is (why == "well")
 
 
 def test_a_node_that_was_away_with_many_and_goes_away_again_alone_may_be_treated() -> None:

@@ -29,6 +29,8 @@ class _Absent(Checker):
         self.away: dict[str, float] = {}  # node -> until when its absence explains it; inf while it is away with many
         self.many_since: dict[str, float] = {}
         self.cut_now: Counter[str] = Counter()  # node -> cuts that keep it from answering
+        self._silent: set[str] = set()
+        self._down_before: set[str] = set()  # cut off when they did not answer anyway, for something of their own
 
     def fact(self, fact: Fact) -> None:
         names = [n for n in str(fact.detail.get("nodes", "")).split(",") if n]
@@ -36,6 +38,9 @@ class _Absent(Checker):
             return
         if fact.kind == "cut":
             self._go_away(names, fact.t)
+        if fact.kind in ("not-ready", "ready"):
+            (self._silent.add if fact.kind == "not-ready" else self._silent.discard)(fact.node)
+            self._down_before.discard(fact.node)
         if fact.kind == "mended":
             self._come_back(names, fact.t)
         if fact.kind == "joined" and (node := self.world.nodes[fact.node]).reachable and node.powered:
@@ -43,6 +48,8 @@ class _Absent(Checker):
 
     def _go_away(self, names: Iterable[str], t: float) -> None:
         for name in names:
+            if name in self._silent and not self.cut_now[name]:
+                self._down_before.add(name)
             self.cut_now[name] += 1
             if self.away.get(name) != float("inf"):
                 self.away.pop(name, None)  # whatever it was away for before: this is another absence
@@ -62,9 +69,10 @@ class _Absent(Checker):
             self.away.update(dict.fromkeys(left, t + STRAGGLES_S))
 
     def _are_many(self, cut: Collection[str]) -> bool:
-        """By the settings in force: whoever says that a million nodes are many wants each node treated alone. A machine
-        that its provider has taken away is not away with the others: it is no more."""
-        limits, names = self.run.settings.controller, [name for name in cut if not self.world.nodes[name].gone]
+        """By the settings in force: whoever says that a million nodes are many wants each node treated alone. Not away
+        with the others is a machine that its provider took away, one that somebody else holds, one that was down."""
+        known = [self.world.nodes[name] for name in cut if name not in self._down_before]
+        limits, names = self.run.settings.controller, [n.name for n in known if not n.gone and not n.others]
         return len(names) >= limits.absent_nodes and len(names) >= limits.absent_share * len(self.world.nodes)
 
 
