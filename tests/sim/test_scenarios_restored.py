@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.model import Case, Phase
+from sickbay.model import Case, Phase, Recovery, RecoveryPhase
 from sickbay.sim import backup
 from sickbay.sim.backup import Backup
 from sickbay.stores.memory import MemoryStore
@@ -117,6 +117,21 @@ def test_a_job_that_was_restarted_is_not_restarted_again(survives: bool) -> None
         ward.crash()
     ward.passes(4 * 3600.0)
     assert ward.world.jobs["llama"].attempt == 2
+    ward.ends_well()
+
+
+def test_a_job_that_was_given_up_stays_so() -> None:
+    ward = Ward(store=MemoryStore())
+    ward.submit(bug_at_step=200)
+    ward.passes(600.0)
+    yesterday = taken(ward)
+    ward.until(lambda: ward.recovery("llama") is None, within=86_400.0, step=60.0)
+    attempt = ward.world.jobs["llama"].attempt
+    put_back(ward, yesterday)
+    ward.passes(4 * 3600.0)
+    assert ward.world.jobs["llama"].attempt == attempt
+    ended = next(r for r in ward.run.store.history(Recovery) if r.job == "llama")
+    assert ended.phase is RecoveryPhase.FAILED
     ward.ends_well()
 
 

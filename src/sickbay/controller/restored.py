@@ -15,7 +15,11 @@ from sickbay.ports import Stored
 
 WHY = "this had ended, and was open again in a store that was put back to an earlier state"
 ENDED = (Phase.RESOLVED, Phase.DISMISSED, Phase.DEFERRED)
-ENDS = {JobPhase.FAILED: RecoveryPhase.FAILED, JobPhase.SUCCEEDED: RecoveryPhase.COMPLETED}
+ENDS = {
+    JobPhase.FAILED: RecoveryPhase.FAILED,
+    JobPhase.STOPPED: RecoveryPhase.FAILED,  # by us, and nobody was about to restart it: it was given up
+    JobPhase.SUCCEEDED: RecoveryPhase.COMPLETED,
+}
 
 
 def is_older(found: Stored[Ledger], watched: float, epoch: int) -> bool:

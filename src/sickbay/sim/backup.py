@@ -71,6 +71,14 @@ def _put_back(world: World, node: SimNode, old: Marks | None) -> None:
     node.gate, node.opted_out = old.gate, old.opted_out
 
 
+def all_readable(store: Restorable) -> None:
+    """The newer controller runs again: also what a backup from before that has put back can be read."""
+    for kind, found in store.contents().live.items():
+        for key, stored in found.items():
+            if stored.value.schema > wire.SCHEMA:
+                written_by_a_newer(store, kind, key, newer=False)
+
+
 def written_by_a_newer(store: Restorable, kind: type[Any], key: str, *, newer: bool = True) -> None:
     """A controller of the next version wrote this record and was then rolled back; or, `newer=False`, it is read again
     by one that knows it."""

@@ -24,7 +24,7 @@ from sickbay.sim.world import World
 BORNE: frozenset[str] = frozenset({
     "provider-returns", "provider-late", "provider-never", "provider-sick", "sick-spares", "marks-forgotten",
     "scale-in", "spot-reclaimed", "block-ends", "rollout-driver", "rollout-image", "rollout-agent", "rolled-back",
-    "shape", "liars",
+    "shape", "liars", "etcd-restored",
 })  # fmt: skip
 
 CUT_S = (120.0, 600.0, 7_200.0, 14_400.0)
@@ -78,9 +78,12 @@ def away(service: str, sky: Sky) -> None:
 
 
 def etcd_restored(sky: Sky) -> None:
-    """Somebody takes a backup, and some hours later puts it back."""
+    """Somebody takes a backup, and some hours later puts it back; records of a newer version that were in it, and are
+    read by nobody, are so again an hour later."""
     kept: Backup = backup.take(sky.world, sky.store)
-    sky.world.after(sky.rng.uniform(600.0, 14_400.0), lambda: backup.restore(sky.world, sky.store, kept))
+    later = sky.rng.uniform(600.0, 14_400.0)
+    sky.world.after(later, lambda: backup.restore(sky.world, sky.store, kept))
+    sky.world.after(later + 3_600.0, lambda: backup.all_readable(sky.store))
 
 
 def provider_turns(habits: Collection[str], sky: Sky) -> None:
