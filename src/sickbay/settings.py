@@ -75,7 +75,8 @@ class Policy:
     """Verbs that wait for `sickbay case approve`; DRAIN: only where work would be evicted. REPLACE by default: it
     cannot be undone, and capacity may be gone."""
     windows: tuple[str, ...] = ()
-    """Maintenance windows in UTC, "Mon-Fri 02:00-05:00"; empty = always. Only `idle` faults wait for them."""
+    """Maintenance windows in UTC, "Mon-Fri 02:00-05:00"; empty = always. Only `idle` faults wait for them.
+    Where none opens before `waiting_s` (or `queued_s`) is over, people are told."""
     settle_s: float = 10.0
     """XIDs arrive in families: drain and the choice of rung wait this many seconds after the newest finding. What an
     agent only repeats puts them off by as much again at most."""
@@ -151,7 +152,9 @@ class JobPolicy:
     """Seconds from the restart to its first step: image pull, init and restore of a large checkpoint."""
     barren_limit: int = 5
     """Attempts in a row that may end without a new complete checkpoint before we stop and tell the owner. Five: on
-    16,000 GPUs, three within one checkpoint interval happen by chance."""
+    16,000 GPUs, three within one checkpoint interval happen by chance. Not counted: what three or more jobs fail by
+    alike, and up to 32 attempts in a row that do not begin though nothing is wrong with their nodes (a registry, fabric
+    or file system that is away); those are tried later and later. What a sick node ends is counted."""
 
 
 @dataclass(frozen=True, slots=True)

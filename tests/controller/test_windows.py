@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sickbay.controller.windows import DAYS, is_open
+from sickbay.controller.windows import DAYS, is_open, opens_in
 
 
 def at(day: str, time: str) -> float:
@@ -56,3 +56,15 @@ def test_a_window_of_one_day_is_open_once_a_week_for_its_length(day: int, begin:
     length = (end - begin) % 24 or 24
     inside = (minute - (day * 24 + begin) * 60) % (7 * 24 * 60) < length * 60
     assert is_open(window, start + minute * 60) is inside
+
+
+@pytest.mark.parametrize(
+    ("windows", "hours"),
+    [
+        ((), 0.0), (("02:00-05:00",), 14.0), (("11:00-13:00",), 0.0), (("Mon 02:00-05:00",), 158.0),
+        (("Mon 12:00-11:00", "Tue 01:00-02:00"), 0.0), (("Mon 02:00-05:00", "Tue 01:00-02:00"), 13.0),
+        (("every night",), float("inf")),
+    ],
+)  # fmt: skip
+def test_the_next_window_is_so_far_away_on_a_monday_at_noon(windows: tuple[str, ...], hours: float) -> None:
+    assert opens_in(windows, at("mon", "12:00")) == hours * 3600.0

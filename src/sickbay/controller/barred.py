@@ -1,4 +1,4 @@
-"""Who waits for a setting that allows none, gathered over passes: a case asks once a minute, or once a window.
+"""Who waits for a setting that allows none, or for a window that opens too late, gathered over passes: a case asks once a minute, or once a window.
 
 Called by controller/desk.py after admission. What it remembers, a new leader gathers again. It decides nothing.
 """
@@ -22,13 +22,14 @@ class Barred:
         self._told: dict[crowd.Bar, crowd.Told] = {}
 
     def hear(self, requests: Sequence[admit.Request], refused: Mapping[str, admit.Refusal]) -> None:
-        """Who asked in this pass, and was refused because a setting allows none."""
+        """Who asked in this pass, and was refused because a setting allows none (in time)."""
         for request in requests:
             self._waiting.pop(request.case, None)
             refusal, case = refused.get(request.case), self._case(request.case)
             if refusal is not None and refusal.none and case is not None:
                 waiter = crowd.Waiter(request.case, request.node, request.when is When.NOW)
-                bar = crowd.Bar(refusal.none, request.verb.value, request.pool)
+                verb = "" if refusal.none == admit.WINDOWS else request.verb.value  # one wait, whatever it is for
+                bar = crowd.Bar(refusal.none, verb, request.pool)
                 self._waiting[request.case] = (waiter, bar, refusal.why, case.phase)
         for case_id in [c for c, (_, _, _, phase) in self._waiting.items() if not self._still_waits(c, phase)]:
             del self._waiting[case_id]

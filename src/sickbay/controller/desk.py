@@ -24,7 +24,7 @@ from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
 from sickbay.controller.view import View
-from sickbay.controller.windows import is_open
+from sickbay.controller.windows import opens_in
 from sickbay.core import absence, keeping, machine, plan, quiet, reminders, sight, suspicion, triage
 from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
@@ -367,9 +367,10 @@ class Desk(Asking):
 
     def _request(self, case: Case, verb: Verb, policy: Policy, now: Now) -> admission.Request:
         node = self._fresh(case.node) if case.phase is Phase.WAITING else self._view.nodes.get(case.node)
+        opens_s = opens_in(policy.windows, now.wall)
         return admission.request_of(
             case, node, verb, when=triage.urgency(case, node), severity=triage.severity(case),
-            in_window=is_open(policy.windows, now.wall), alive=self._is_busy(node),
+            in_window=not opens_s, opens_s=opens_s, alive=self._is_busy(node),
         )  # fmt: skip
 
     def _fresh(self, name: str) -> Node | None:

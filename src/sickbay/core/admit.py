@@ -15,6 +15,7 @@ from sickbay.settings import Limit, Policy
 
 OUT, TREAT, EVICT = "out", "treat", "evict"
 AGAIN_S = 60.0
+WINDOWS = "windows"  # the setting of maintenance windows, where none opens in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Request:
     in_window: bool
     gated: bool = False  # new, and kept from work until it was examined
     seen: bool = False  # by the node's own agent, which is there to see it
+    opens_s: float = 0.0  # seconds until a maintenance window opens; inf: none ever does
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +120,19 @@ def _maintenance(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now
     out for another reason may be back in a minute, and would then stay out until the window."""
     if r.in_window or r.when is not When.IDLE or (r.kind == OUT and r.gated and not r.hurts) or r.kind == EVICT:
         return None
-    return Refusal(
-        f"outside the maintenance windows ({', '.join(policy.windows)}), and this fault can wait", now + AGAIN_S
-    )
+    why = f"outside the maintenance windows ({', '.join(policy.windows)}), and this fault can wait"
+    late = _opens_too_late(r, policy, now)
+    return Refusal(f"{why}{late}", now + AGAIN_S, none=WINDOWS if late else "")
+
+
+def _opens_too_late(r: Request, policy: Policy, now: float) -> str:
+    """Why no window comes in this case's time, in words; "" if one does."""
+    setting, lasts_s = ("waiting_s", policy.waiting_s) if r.kind == OUT else ("queued_s", policy.queued_s)
+    if r.opens_s == float("inf"):
+        return "; none of them ever opens"
+    if now + r.opens_s <= r.since + lasts_s:
+        return ""
+    return f"; the next one opens in {r.opens_s / 3600:.0f} hours, when the time of this wait is over (policy.{setting})"
 
 
 def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
@@ -245,8 +257,9 @@ def _seat(ledger: Ledger, r: Request, policy: Policy, now: float) -> Ledger:
 
 
 def request_of(
-    case: Case, node: Node | None, verb: Verb, *, when: When, severity: Severity, in_window: bool, alive: bool
-) -> Request:
+    case: Case, node: Node | None, verb: Verb, *, when: When, severity: Severity, in_window: bool, alive: bool,
+    opens_s: float = 0.0,
+) -> Request:  # fmt: skip
     down = node is not None and is_down(node)
     return Request(
         case=case.id, node=case.node, kind=_kind_of(verb), verb=verb, pool=case.pool,
@@ -254,6 +267,7 @@ def request_of(
         since=case.entered, down=down, hurts=alive, approved=verb in case.approved, in_window=in_window,
         gated=node is not None and node.gate,
         seen=node is not None and node.ready and any(d.source == "agent" for d in case.diagnoses),
+        opens_s=opens_s,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sickbay.core.admit import WINDOWS
 from sickbay.core.naming import named
 from sickbay.model import Notice
 
@@ -130,7 +131,18 @@ def barred(bar: Bar, waiting: Sequence[Waiter], why: str, watch: float, wall: fl
     count = f"{_count(ordered, 'case')} {_verb(ordered, 'wait')}"
     body = [
         f"{why[:1].upper()}{why[1:]}. {count} for it, with nothing done meanwhile: {named(ordered)}.",
-        f"They go on when policy.{bar.setting} is raised. To let one go: sickbay case abort {ordered[0]}.",
+        f"{_way_out(bar)} To let one go: sickbay case abort {ordered[0]}.",
     ]
     key = f"none/{bar.setting}/{bar.verb}/{bar.pool}/{level}/{int(watch // RENEW_S)}"
-    return Notice(key, level, f"pool {bar.pool}: policy.{bar.setting} allows none, {count}", "\n".join(body), "", wall)
+    return Notice(key, level, f"pool {bar.pool}: {_what(bar)}, {count}", "\n".join(body), "", wall)
+
+
+def _what(bar: Bar) -> str:
+    late = bar.setting == WINDOWS
+    return "no maintenance window opens in time" if late else f"policy.{bar.setting} allows none"
+
+
+def _way_out(bar: Bar) -> str:
+    if bar.setting == WINDOWS:
+        return "They go on when a window opens: give policy.windows one that opens sooner, or let them wait longer."
+    return f"They go on when policy.{bar.setting} is raised."
