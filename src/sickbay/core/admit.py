@@ -132,7 +132,9 @@ def _opens_too_late(r: Request, policy: Policy, now: float) -> str:
         return "; none of them ever opens"
     if now + r.opens_s <= r.since + lasts_s:
         return ""
-    return f"; the next one opens in {r.opens_s / 3600:.0f} hours, when the time of this wait is over (policy.{setting})"
+    return (
+        f"; the next one opens in {r.opens_s / 3600:.0f} hours, when the time of this wait is over (policy.{setting})"
+    )
 
 
 def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
