@@ -10,7 +10,7 @@ import pytest
 from sickbay.core import outages
 from sickbay.core.recover import decide
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Blame, Entry, JobPhase, Place, Recovery, RecoveryPhase, Status
+from sickbay.model import Blame, Entry, JobPhase, Place, RankExit, Recovery, RecoveryPhase, Status
 from sickbay.settings import JobPolicy
 from tests.builders import a_finding, a_job, a_recovery
 
@@ -55,6 +55,19 @@ def test_one_in_which_a_single_node_fell_silent_is_counted() -> None:
 )
 def test_one_that_died_is_excused_only_by_what_its_logs_say_of_the_infrastructure(blame: Blame, excused: bool) -> None:
     assert judged(after(*DIED, blame=blame)).excused is excused
+
+
+@pytest.mark.parametrize(
+    ("suspected", "status", "excused"),
+    [(("n2",), Status.UNKNOWN, False), ((), Status.UNKNOWN, True), (("n2",), Status.OK, True)],
+)
+def test_one_that_dies_again_first_on_a_node_that_nobody_can_examine_is_counted(
+    suspected: tuple[str, ...], status: Status, excused: bool
+) -> None:
+    looked = replace(a_finding(), status=status, place=Place("n2"))
+    exits = (RankExit(1, "n2", 1), RankExit(0, "n1", 1))
+    r = judged(after(*DIED, blame=Blame.INFRASTRUCTURE, suspects=suspected), looked, exits=exits)
+    assert r.excused is excused
 
 
 def waiting(spared: int) -> Recovery:

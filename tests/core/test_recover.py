@@ -572,6 +572,13 @@ def test_a_suspect_that_is_good_again_is_used_when_nothing_else_is_left() -> Non
     assert spared.nodes == ("n1", "n3")
 
 
+def test_where_not_all_suspects_can_be_swapped_out_the_node_whose_rank_died_first_is() -> None:
+    """Agents that see nothing made every node a suspect, and the one that killed the job was used six times (seed
+    510000)."""
+    r = after(waiting(suspects=("n1", "n2")), DEAD, good=("n1", "n2", "n3"))
+    assert (r.phase, r.nodes) == (P.RESTARTING, ("n1", "n3"))
+
+
 # --- the attempt that we asked for waits in line ----------------------------------------------------------------------
 
 

@@ -84,12 +84,22 @@ def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool
     job = s.job
     if job is None or r.by_drain or suspects.sick_nodes(s, findings) or _is_one_silent(job):
         return False
+    if not hung(r) and _dies_there_again(s, job, findings):
+        return False
     return r.blame is Blame.INFRASTRUCTURE or (r.blame is Blame.UNKNOWN and hung(r))
 
 
 def _is_one_silent(job: Job) -> bool:
     """One node's ranks say nothing while the others wait: that node is the suspect."""
     return len(job.nodes) > 1 and len(suspects.silent_nodes(job)) == 1
+
+
+def _dies_there_again(s: JobSlice, job: Job, findings: Sequence[Finding]) -> bool:
+    """The first rank that died was on a node that was suspected before and that nobody can examine: "nothing is wrong
+    with its nodes" cannot be said of it."""
+    before = s.recovery.suspects if s.recovery is not None else ()
+    mute = suspects.mute_nodes(findings)
+    return any(node in before and node in mute for node in suspects.dead_nodes(job))
 
 
 def never_began(r: Recovery) -> bool:

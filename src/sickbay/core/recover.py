@@ -300,7 +300,8 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
 
 
 def _chosen(s: JobSlice, job: Job, r: Recovery, need: int, policy: JobPolicy, now: Now) -> tuple[str, ...] | None:
-    """Whom this failure points at is swapped out if possible; whom an earlier one points at is taken last."""
+    """Whom this failure points at is swapped out if possible, if not all of them then the node whose rank died first;
+    whom an earlier one points at is taken last."""
     good, most = s.good or (), suspicion.most_suspects(need, now.watch - r.progressed)
     clean = capacity.choose(job, good, r.suspects, need, s.doubts)
     if clean is None and arrivals.may_ask(r, policy):
@@ -308,6 +309,7 @@ def _chosen(s: JobSlice, job: Job, r: Recovery, need: int, policy: JobPolicy, no
     return (
         clean
         or capacity.choose(job, good, r.suspects, need, s.doubts, most)
+        or capacity.choose(job, good, suspects.dead_nodes(job), need, s.doubts, most)
         or capacity.choose(job, good, (), need, s.doubts, most)
     )
 

@@ -20,7 +20,7 @@ CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit", "collective-wrong",
 def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
     """What the agents saw, then what the examination says, then the logs. Mute nodes are not used again."""
     sick = _failed(findings)
-    mute = tuple(dict.fromkeys(f.place.node for f in findings if f.status is Status.UNKNOWN))
+    mute = mute_nodes(findings)
     evidence, distrust = _evidence(s.cases)
     real = [c for c in s.cases if _could_kill(c, s)]
     nodes = sick_nodes(s, findings)
@@ -64,8 +64,13 @@ def _judge_logs(s: JobSlice, r: Recovery, mute: tuple[str, ...]) -> Recovery:
     if blame is Blame.UNKNOWN and signature and signature in r.tracebacks:
         blame = Blame.USER_CODE
     tracebacks = (*r.tracebacks, signature)[-4:] if signature else r.tracebacks
-    suspects = (*silent, *mute) or (_dead_nodes(job) if blame is not Blame.USER_CODE else ())
+    suspects = (*silent, *mute) or (dead_nodes(job) if blame is not Blame.USER_CODE else ())
     return replace(r, blame=blame, because=verdict.because[:3], suspects=suspects, tracebacks=tracebacks)
+
+
+def mute_nodes(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Nodes that could not be examined."""
+    return tuple(dict.fromkeys(f.place.node for f in findings if f.status is Status.UNKNOWN))
 
 
 def silent_nodes(job: Job) -> tuple[str, ...]:
@@ -73,7 +78,7 @@ def silent_nodes(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(job.rank_nodes[rank] for rank in job.silent if rank < len(job.rank_nodes)))
 
 
-def _dead_nodes(job: Job) -> tuple[str, ...]:
+def dead_nodes(job: Job) -> tuple[str, ...]:
     """The node whose rank died first (a job's exits are in that order), if one did: the only suspect an unexplained
     failure offers."""
     dead = [x.node for x in job.exits if x.code not in (None, 0)]
