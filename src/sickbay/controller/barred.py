@@ -1,4 +1,5 @@
-"""Who waits for a setting that allows none, or for a window that opens too late, gathered over passes: a case asks once a minute, or once a window.
+"""Who waits for a setting that allows none, or for a window that opens too late: a case asks once a minute, or once a
+window, so they are gathered over passes.
 
 Called by controller/desk.py after admission. What it remembers, a new leader gathers again. It decides nothing.
 """

@@ -1,4 +1,7 @@
-"""Maintenance windows in UTC, "Mon-Fri 02:00-05:00": is one open at this wall time, and when is the next? Called by controller/desk.py."""
+"""Maintenance windows in UTC, "Mon-Fri 02:00-05:00": is one open at this wall time, and when is the next?
+
+Called by controller/desk.py.
+"""
 
 from __future__ import annotations
 
