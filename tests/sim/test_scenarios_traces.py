@@ -10,7 +10,7 @@ import pytest
 
 from sickbay.model import Done, Event, NodeChanged, Phase, Started, Verb
 from sickbay.settings import Limit
-from tests.sim.removed import Removed, notices, row, wrapped
+from tests.sim.removed import Removed, both, notices, row, wrapped
 from tests.sim.ward import Ward, a_policy, names
 
 SICK = "node-0005"
@@ -157,7 +157,8 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
     (test_a_hold_during_the_examination_does_not_return_the_node_on_old_evidence, "old evidence counts",
      row(Phase.VERIFYING, Event.UNHELD, None)),
     (test_a_node_that_looks_down_in_a_late_view_takes_nobody_s_place, "a late view gives a place away",
-     wrapped("controller.desk", "Desk._fresh", lambda old: lambda self, name: self._view.nodes.get(name))),
+     both(wrapped("controller.desk", "Desk._fresh", lambda old: lambda self, name: self._view.nodes.get(name)),
+          wrapped("core.steps", "_unless_opened", lambda old: lambda turn, case, moved: moved))),  # the door looks too
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Simulated fleets: run, compare, check, mutants, partitions.")
 
 SeedOption = Annotated[int, typer.Option("--seed", help="Same seed, same run, byte for byte.")]
-NodesOption = Annotated[int, typer.Option("--nodes", min=1, help="Nodes of 8 GPUs.")]
+NodesOption = Annotated[int, typer.Option("--nodes", help="Nodes of 8 GPUs.")]
 DaysOption = Annotated[float, typer.Option("--days", help="Simulated days.")]
 PolicyOption = Annotated[
     Path | None, typer.Option("--policy", metavar="FILE", help="A settings file; else every verb is allowed.")
@@ -34,7 +34,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @app.command()
-def partitions(nodes: NodesOption = 64) -> None:
+def partitions(nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of 8 GPUs.")] = 64) -> None:
     """Cut a healthy fleet's nodes off in every way, for every length, and print what was done to them."""
     from sickbay.sim import partitions as table
 

@@ -81,8 +81,8 @@ def _serves(site: Site, action: Action, node: NodeObject) -> bool:
     """Nobody keeps work from it, and it is no newcomer at its gate."""
     ours = (marks.case_of(action), marks.adopted_of(action))
     closed = any(marks.is_closed(node, site.keys, name) for name in ours if name)
-    kept = closed or marks.is_held_by_gate(node, site.keys) or bool(holders.others(site, node))
-    return is_ready(node) and not kept
+    gated = marks.find_taint(node, site.keys.newcomer) is not None
+    return is_ready(node) and not (closed or gated or holders.others(site, node))
 
 
 def _closed(site: Site, node: NodeObject, case: str, adopts: str = "") -> str:
