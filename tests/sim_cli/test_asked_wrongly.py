@@ -14,7 +14,7 @@ from tests.cli.builders import run_command
         ("check", "--seeds", "-3"),
         ("check", "--jobs", "0"),
         ("mutants", "--seeds", "0"),
-        ("run", "--nodes", "0"),
+        ("partitions", "--nodes", "0"),
     ],
     ids=" ".join,
 )
