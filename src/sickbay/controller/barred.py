@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sickbay.controller.view import View
 from sickbay.core import admit, crowd
 from sickbay.core.turn import Now
-from sickbay.model import Case, Notice, Phase, When
+from sickbay.model import Notice, Phase, When
 
 
 class Barred:
@@ -26,7 +26,7 @@ class Barred:
         """Who asked in this pass, and was refused because a setting allows none (in time)."""
         for request in requests:
             self._waiting.pop(request.case, None)
-            refusal, case = refused.get(request.case), self._case(request.case)
+            refusal, case = refused.get(request.case), self._view.case_by_id(request.case)
             if refusal is not None and refusal.none and case is not None:
                 waiter = crowd.Waiter(request.case, request.node, request.when is When.NOW)
                 verb = "" if refusal.none == admit.WINDOWS else request.verb.value  # one wait, whatever it is for
@@ -36,12 +36,8 @@ class Barred:
             del self._waiting[case_id]
 
     def _still_waits(self, case_id: str, phase: Phase) -> bool:
-        case = self._case(case_id)
+        case = self._view.case_by_id(case_id)
         return case is not None and case.phase is phase and not case.held and not case.paused
-
-    def _case(self, case_id: str) -> Case | None:
-        stored = self._view.cases.get(case_id.rpartition(".")[0])
-        return stored.value if stored is not None and stored.value.id == case_id else None
 
     def notices(self, now: Now) -> Iterator[Notice]:
         """One for each bar that has news."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sickbay.controller.view import View
 from sickbay.core import admit, crowd
 from sickbay.core.turn import Now
-from sickbay.model import Case, Ledger, Notice, Phase, When
+from sickbay.model import Ledger, Notice, Phase, When
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,8 @@ class Crowd:
             del self._waiting[case_id]
 
     def _still_waits(self, waiter: crowd.Waiter) -> bool:
-        case = self._case(waiter.case)
+        case = self._view.case_by_id(waiter.case)
         return case is not None and case.phase is Phase.WAITING and not case.held and not case.paused
-
-    def _case(self, case_id: str) -> Case | None:
-        stored = self._view.cases.get(case_id.rpartition(".")[0])
-        return stored.value if stored is not None and stored.value.id == case_id else None
 
     def notices(self, ledger: Ledger, counts: admit.Counts, now: Now) -> Iterator[Notice]:
         """One for each full limit that has news."""
@@ -61,7 +57,7 @@ class Crowd:
 
     def _full(self, refusal: admit.Refusal, ledger: Ledger, counts: admit.Counts) -> crowd.Full:
         out = sorted(admit.out_of_service(refusal.full, ledger, counts))
-        ours = {seat.node: self._case(seat.case) for seat in ledger.seats if seat.kind == admit.OUT}
+        ours = {seat.node: self._view.case_by_id(seat.case) for seat in ledger.seats if seat.kind == admit.OUT}
         stuck = [c.id for n in out if (c := ours.get(n)) is not None and c.phase is Phase.ESCALATED]
         away = [name for name in out if name in counts.absent]
         others = [name for name in out if name not in ours and name not in counts.absent]
@@ -69,9 +65,11 @@ class Crowd:
 
     def log(self, refused: Mapping[str, admit.Refusal]) -> None:
         """Why each one waits: once for a case and phase, though it is refused every minute."""
-        self._logged = {(case_id, phase) for case_id, phase in self._logged if self._case(case_id) is not None}
+        self._logged = {
+            (case_id, phase) for case_id, phase in self._logged if self._view.case_by_id(case_id) is not None
+        }
         for case_id, refusal in refused.items():
-            case = self._case(case_id)
+            case = self._view.case_by_id(case_id)
             if case is not None and (case_id, case.phase) not in self._logged:
                 self._logged.add((case_id, case.phase))
                 log.info("case=%s phase=%s waits_for=%r", case_id, case.phase, refusal.why)

@@ -289,6 +289,11 @@ class View:
     def counts(self) -> Counts:
         return Counts(self.members, self.down)
 
+    def case_by_id(self, case_id: str) -> Case | None:
+        """The open case of this name; its node may have another by now."""
+        stored = self.cases.get(case_id.rpartition(".")[0])
+        return stored.value if stored is not None and stored.value.id == case_id else None
+
     def open_cases(self) -> Iterator[Case]:
         return (stored.value for stored in self.cases.values())
 
