@@ -11,7 +11,7 @@ from sickbay.controller.view import View
 from sickbay.errors import NotLeader
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Phase, Recovery, Verb
 from sickbay.stores.memory import MemoryStore
-from tests.builders import a_case, a_command, a_latch, a_record, a_recovery, an_action
+from tests.builders import a_case, a_command, a_latch, a_ledger, a_record, a_recovery, a_seat, an_action
 
 
 class FrugalStore(MemoryStore):
@@ -217,6 +217,30 @@ def test_a_case_that_somebody_deleted_does_not_give_its_number_to_the_next_one()
     assert not keep(records, a_case(Phase.CORDONING))
     assert "n1" not in records._view.cases
     assert records._view.records["n1"].value.last_n == 1
+
+
+def test_the_number_of_a_deleted_case_is_written_down_for_the_next_leader() -> None:
+    """It was on record in that case only; its machine was gone too, with the mark (seed 403007)."""
+    store = MemoryStore()
+    records = lead(store)
+    records.put_case(a_case(Phase.ESCALATED), False, ())
+    records.put_record(a_record(last_n=1))
+    records.flush(0.0)
+    del store._live[Case]["n1.1"]
+    records.find_lost()
+    records.flush(0.0)
+    assert lead(store)._view.records["n1"].value.last_n == 1
+
+
+def test_a_place_without_a_case_says_which_number_was_used_while_nobody_led() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    records.put_ledger(a_ledger(a_seat("n1.4"), epoch=records.epoch))
+    records.flush(0.0)
+    heir = lead(store)
+    heir.put_ledger(replace(heir.ledger, seats=()))
+    heir.flush(0.0)
+    assert lead(store)._view.records["n1"].value.last_n == 4
 
 
 def test_a_delivered_notice_waits_for_the_next_write_of_its_record_but_not_for_ever() -> None:

@@ -21,6 +21,7 @@ from sickbay.core.admit import (
     request_of,
     room,
     sweep,
+    sweeps_at,
     trip,
 )
 from sickbay.model import Ledger, Phase, Severity, Verb, When
@@ -29,6 +30,7 @@ from tests.builders import a_case, a_ledger, a_node, a_policy, a_request, a_seat
 
 FREE = Limit()
 WIDE = a_policy(max_out=FREE, max_out_fleet=FREE, max_out_rack=FREE, max_out_domain=FREE, at_once=FREE)
+NOW = 1_000.0
 HUNDRED = Counts({"fleet": 100, "pool:default": 100})
 
 
@@ -325,27 +327,37 @@ def test_a_place_given_beside_the_limits_is_none_once_the_node_is_in_service_aga
     ],
 )
 def test_a_seat_lasts_as_long_as_it_is_needed(phase: Phase, kind: str, needed: bool) -> None:
-    assert is_needed(a_seat(kind=kind), a_case(phase)) is needed
+    assert is_needed(a_seat(kind=kind), a_case(phase), NOW) is needed
 
 
 def test_a_treatment_that_may_still_be_under_way_keeps_its_seat() -> None:
     case = a_case(Phase.CANCELLING, unfinished=an_action(Verb.REBOOT, sends=1))
-    assert is_needed(a_seat(kind=TREAT, verb=Verb.REBOOT), case)
+    assert is_needed(a_seat(kind=TREAT, verb=Verb.REBOOT), case, NOW)
+
+
+def test_a_replace_that_a_person_let_go_keeps_its_seat_for_the_time_of_its_rung() -> None:
+    sent = an_action(Verb.REPLACE, sends=1)
+    case, seat = a_case(Phase.ESCALATED, unfinished=sent, cancelled=True), a_seat(kind=TREAT, verb=Verb.REPLACE)
+    lasts = next(r.timeout_s for r in case.plan.rungs if r.verb is Verb.REPLACE)
+    assert is_needed(seat, case, seat.since + lasts - 1.0)
+    assert not is_needed(seat, case, seat.since + lasts)
+    assert sweeps_at(a_ledger(seat), {case.id: case}) == seat.since + lasts
+    assert sweeps_at(a_ledger(seat), {case.id: a_case(Phase.REPAIRING)}) == float("inf")
 
 
 def test_orphan_seats_are_swept() -> None:
     ledger = a_ledger(a_seat("n1.1"), a_seat("n2.1"))
-    assert [s.case for s in sweep(ledger, {"n1.1": a_case()}).seats] == ["n1.1"]
+    assert [s.case for s in sweep(ledger, {"n1.1": a_case()}, NOW).seats] == ["n1.1"]
 
 
 def test_the_case_that_takes_over_a_mark_takes_over_the_seats_of_its_deleted_record() -> None:
     ledger = a_ledger(a_seat(kind=TREAT, verb=Verb.REPLACE), a_seat())
     heir = a_case(Phase.CANCELLING, id="n1.2", adopts="n1.1", unfinished=an_action(Verb.REPLACE, sends=1))
-    assert [(s.case, s.kind) for s in sweep(ledger, {heir.id: heir}).seats] == [(heir.id, TREAT), (heir.id, OUT)]
+    assert [(s.case, s.kind) for s in sweep(ledger, {heir.id: heir}, NOW).seats] == [(heir.id, TREAT), (heir.id, OUT)]
     let_go = replace(heir, unfinished=None)
-    assert [s.kind for s in sweep(ledger, {heir.id: let_go}).seats] == [OUT]
+    assert [s.kind for s in sweep(ledger, {heir.id: let_go}, NOW).seats] == [OUT]
 
 
 def test_a_sweep_that_finds_nothing_writes_nothing() -> None:
     ledger = a_ledger(a_seat("n1.1"))
-    assert sweep(ledger, {"n1.1": a_case()}) is ledger
+    assert sweep(ledger, {"n1.1": a_case()}, NOW) is ledger

@@ -177,9 +177,9 @@ def test_a_hold_during_the_examination_does_not_return_on_old_evidence() -> None
 
 def test_a_seat_is_not_freed_while_a_reboot_may_be_under_way() -> None:
     bed = Bedside().finds("xid.79").until(Phase.REPAIRING).is_sent().commands("abort")
-    assert is_needed(a_seat(kind="treat", verb=Verb.REBOOT), bed.case)
+    assert is_needed(a_seat(kind="treat", verb=Verb.REBOOT), bed.case, 0.0)
     bed.answers(Done())
-    assert not is_needed(a_seat(kind="treat", verb=Verb.REBOOT), bed.case)
+    assert not is_needed(a_seat(kind="treat", verb=Verb.REBOOT), bed.case, 0.0)
 
 
 # --- found by reading -------------------------------------------------------------------------------------------------

@@ -353,7 +353,7 @@ def _removed_unread(old: Any) -> Any:
 
 
 def _freed_at_once(old: Any) -> Any:
-    return lambda seat, case: bool(old(seat, case)) and not (seat.kind == "treat" and case.cancelled)
+    return lambda seat, case, now: bool(old(seat, case, now)) and not (seat.kind == "treat" and case.cancelled)
 
 
 def _any_answer(old: Any) -> Any:

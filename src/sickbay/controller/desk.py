@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -79,7 +79,7 @@ class Desk(Asking):
         self._crowd = Crowd(view)
         self._barred = Barred(view)
         self._escalated = 0
-        self._seats_stale = True
+        self._seats_stale, self._sweeps_at = True, float("inf")
         self._told_keys: set[str] = set()
         self._unread: SickbayError | None = None  # why a node could not be read in this pass
 
@@ -277,7 +277,7 @@ class Desk(Asking):
 
     def admit(self, now: Now) -> None:
         """Seats first, in the Ledger; then the cases that got one move."""
-        self._sweep()
+        self._sweep(now)
         requests, refused = self._requests(now)
         counts = replace(self._view.counts(), absent=self._absences.members)
         admitted = admission.admit(requests, self._ledger, counts, self._settings.policy_for, now.watch)
@@ -296,18 +296,20 @@ class Desk(Asking):
             name = case_id.rpartition(".")[0]
             self.attend(name, now, partial(self._decide, name, now, refusal=refusal))
 
-    def _sweep(self) -> None:
+    def _sweep(self, now: Now) -> None:
         """A seat given back may stay on record for a while: the next leader sweeps by the same cases."""
-        if self._seats_stale:
+        if self._seats_stale or now.watch >= self._sweeps_at:
             self._seats_stale = False
-            swept = self._swept()
+            cases = {case.id: case for case in self._view.open_cases()}
+            swept = self._swept(cases, now)
+            self._sweeps_at = admission.sweeps_at(swept, cases)
             if swept != self._ledger:
                 self._records.put_ledger(swept, patience=keeping.LATER_S)
                 self._look_again()
 
-    def _swept(self) -> Ledger:
+    def _swept(self, cases: Mapping[str, Case], now: Now) -> Ledger:
         """A case that cannot be read keeps its seat: its node may well be out."""
-        swept = admission.sweep(self._ledger, {c.id: c for c in self._view.open_cases()})
+        swept = admission.sweep(self._ledger, cases, now.watch)
         if not self._view.off.cases:
             return swept
         kept = (s for s in self._ledger.seats if s in swept.seats or s.case in self._view.off.cases)

@@ -100,7 +100,16 @@ class Records:
             view.records[record.value.node] = record
         for case in view.cases.values():
             self._carried(case.value)
+        self._heed_seats()
         self.read_parts()
+
+    def _heed_seats(self) -> None:
+        """A place whose case is not there any more says which number that had."""
+        for name, number in rebuild.numbers(self.ledger.seats).items():
+            known = self._view.records.get(name)
+            if known is None or known.value.last_n < number:
+                self._never_repeat(name, number)
+                self.put_record(self._view.records[name].value)
 
     def _carried(self, case: Case) -> None:
         """An open case knows its node's record better than the record's own place, which is as it was before."""
@@ -142,9 +151,11 @@ class Records:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
-        """What was remembered of its node stays in the view, and is written with whatever comes of it."""
+        """What was remembered of its node, its number above all, was in that record: it is written by itself now."""
         self._drafts = {key: draft for key, draft in self._drafts.items() if draft.owner != name}
         self._view.lost[name] = self._view.cases.pop(name).value
+        if name in self._view.records:
+            self.put_record(self._view.records[name].value)
         self._view.touch_node(name)
         self._view.explained_no_more(self._view.lost[name])
 

@@ -287,25 +287,39 @@ def counts_drains(policy: Policy) -> bool:
     return Verb.DRAIN.value in policy.approval or Verb.DRAIN.value in policy.per_window
 
 
-def is_needed(seat: Seat, case: Case | None) -> bool:
-    """Out seats last as long as the case is open, treat seats as long as a treatment may be under way. A machine that
-    went and has no successor is out, and nobody treats it."""
-    if case is None:
-        return False
+def is_needed(seat: Seat, case: Case, now: float) -> bool:
+    """Out seats last as long as the case is open, treat seats as long as a treatment may be under way."""
     if seat.kind == OUT:
         return case.phase is not Phase.SUSPECTED
     if seat.kind == EVICT:
         return case.phase in (Phase.HOLDING, Phase.DRAINING)
-    lost = case.unfinished is not None and case.phase is Phase.ESCALATED and case.unfinished.verb is Verb.REPLACE
-    return case.phase in (Phase.REPAIRING, Phase.QUEUED) or (case.unfinished is not None and not lost)
+    if case.phase in (Phase.REPAIRING, Phase.QUEUED):
+        return True
+    return case.unfinished is not None and (not _is_replaced_at_rest(case) or now < seat.since + _lasts_s(case))
 
 
-def sweep(ledger: Ledger, cases: Mapping[str, Case]) -> Ledger:
+def _is_replaced_at_rest(case: Case) -> bool:
+    """A machine that went and has no successor is out, and after the time of its rung nobody treats it."""
+    sent = case.unfinished
+    return case.phase is Phase.ESCALATED and sent is not None and sent.verb is Verb.REPLACE
+
+
+def _lasts_s(case: Case) -> float:
+    return next((rung.timeout_s for rung in case.plan.rungs if rung.verb is Verb.REPLACE), 0.0)
+
+
+def sweeps_at(ledger: Ledger, cases: Mapping[str, Case]) -> float:
+    """When the next seat is given back by nothing but time; inf if none is."""
+    held = [(seat, cases.get(seat.case)) for seat in ledger.seats if seat.kind == TREAT]
+    return min((s.since + _lasts_s(c) for s, c in held if c and _is_replaced_at_rest(c)), default=float("inf"))
+
+
+def sweep(ledger: Ledger, cases: Mapping[str, Case], now: float) -> Ledger:
     """Drop seats nobody needs: of ended cases, of finished treatments, of a controller that died in between. Where
     somebody deleted a record, the case that took over its mark takes over its seats: its treatment may go on."""
     heirs = {case.adopts: case for case in cases.values() if case.adopts}
     held = [(seat, cases.get(seat.case) or heirs.get(seat.case)) for seat in ledger.seats]
-    kept = tuple(replace(seat, case=case.id) for seat, case in held if case is not None and is_needed(seat, case))
+    kept = tuple(replace(seat, case=case.id) for seat, case in held if case is not None and is_needed(seat, case, now))
     return ledger if kept == ledger.seats else replace(ledger, seats=kept)
 
 

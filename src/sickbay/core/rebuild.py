@@ -39,12 +39,22 @@ def seats(ledger: Ledger, cases: Iterable[Case]) -> tuple[Seat, ...]:
     return (*ledger.seats, *owed)
 
 
+def numbers(seats: Iterable[Seat]) -> dict[str, int]:
+    """The highest case number of each node that holds a place: its record may have been deleted while nobody led."""
+    found: dict[str, int] = {}
+    for seat in seats:
+        number = seat.case.rpartition(".")[2]
+        if number.isdecimal():
+            found[seat.node] = max(found.get(seat.node, 0), int(number))
+    return found
+
+
 def _owed(case: Case) -> Iterator[Seat]:
     if case.factor or case.phase in BEFORE_A_SEAT:
         return
     yield _seat(case, OUT, Verb.CORDON)
     treat = _seat(case, TREAT, case.rung or Verb.REBOOT)
-    if case.phase is not Phase.QUEUED and is_needed(treat, case):
+    if case.phase is not Phase.QUEUED and is_needed(treat, case, case.entered):
         yield treat
 
 

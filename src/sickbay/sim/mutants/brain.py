@@ -107,8 +107,8 @@ def _narrow_verify(old: Any) -> Any:
 
 
 def _seat_freed(old: Any) -> Any:
-    def needed(seat: Any, case: Any) -> bool:
-        return bool(old(seat, case)) and case.phase is not Phase.ESCALATED
+    def needed(seat: Any, case: Any, now: float) -> bool:
+        return bool(old(seat, case, now)) and case.phase is not Phase.ESCALATED
 
     return needed
 

@@ -100,7 +100,7 @@ def _last_rung_again(old: Any) -> Any:
 
 
 def _seat_ends_early(old: Any) -> Any:
-    return lambda seat, case: bool(old(seat, case)) and (seat.kind != "treat" or case.phase is Phase.QUEUED)
+    return lambda seat, case, now: bool(old(seat, case, now)) and (seat.kind != "treat" or case.phase is Phase.QUEUED)
 
 
 def _stumbles(old: Any) -> Any:
