@@ -13,8 +13,10 @@ from sickbay import wire
 from sickbay.errors import NotLeader
 from sickbay.model import Case, Command, JobPhase, Ledger, NodeRecord, Part, Pause, Recovery, Verb
 from sickbay.ports import Value
+from sickbay.settings import Limit
+from sickbay.stores.memory import MemoryStore
 from sickbay.stores.sqlite import SqliteStore
-from tests.builders import a_case, a_command, a_finding, a_gpu, a_job, a_node, a_recovery
+from tests.builders import a_case, a_command, a_finding, a_gpu, a_job, a_node, a_policy, a_recovery
 from tests.stores.conftest import SPOILERS, Spoiler
 
 from .door import Door, Shift, busy
@@ -91,6 +93,27 @@ def test_a_record_that_turns_unreadable_under_a_leader_stops_only_its_node(
     shift.passes(3_600.0)
     assert treated(door) == {"n2"}
     assert spoiler.raw(case) == there
+
+
+@pytest.mark.parametrize("verb", [Verb.DRAIN, Verb.REBOOT], ids=["asked", "waiting for a place"])
+def test_a_case_that_somebody_deletes_while_its_nodes_record_cannot_be_read_stops_nobody(verb: Verb) -> None:
+    """The other node is attended, and this one is let go later (seeds 229, 232)."""
+    store, door = MemoryStore(), two_sick()
+    spoiler = SPOILERS["memory"](store)
+    door.says[verb] = busy
+    shift = Shift(door, store, policy=a_policy(at_once=Limit(count=1))).passes(600.0)
+    case = shift.case("n1") if verb is Verb.DRAIN else shift.case("n2")
+    assert case is not None
+    record = NodeRecord(case.node, last_n=1)
+    store.create(record, shift.controller.records.epoch)
+    spoiler.spoil(record)
+    shift.passes(60.0)
+    store.lose(Case, case.id)
+    shift.passes(600.0)
+    assert shift.controller.contained == []
+    spoiler.mend(record)
+    shift.passes(600.0)
+    assert any(f"deleted the record of {case.id}" in notice.body for notice in shift.pager.told)
 
 
 def test_a_seat_of_a_case_that_cannot_be_read_stays_taken(store: SqliteStore, spoiler: Spoiler) -> None:

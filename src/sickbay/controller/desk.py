@@ -140,6 +140,9 @@ class Desk(Asking):
         view = self._view
         if view.is_off(name):
             self._monitor_findings.pop(name, None)
+            if name not in view.cases:  # somebody deleted its case meanwhile: who let go of it says so later
+                self._wants.pop(name, None)
+                self._expect(name, False)
             return None
         stray = self._strays.find(name, now)
         node, stored = view.nodes.get(name), view.cases.get(name)
