@@ -65,6 +65,12 @@ def test_where_nothing_may_be_done_it_is_left_to_a_person_with_the_command_that_
     assert "sickbay case abort n1.8" in told.body
 
 
+def test_a_node_that_comes_back_without_the_mark_is_not_closed_without_a_persons_word() -> None:
+    bed = at_stray(approval=("CORDON",)).shows(uid="uid-again", cordoned=False, mark="")
+    assert (bed.phase, bed.asks) == (Phase.RESOLVED, None)
+    assert "without the mark" in bed.case.journal[-1].why
+
+
 def test_a_person_who_aborts_it_has_the_old_mark_taken_off() -> None:
     bed = at_stray(max_verb="OBSERVE").commands("abort")
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)

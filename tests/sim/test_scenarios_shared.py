@@ -43,6 +43,17 @@ def test_no_node_is_treated_and_no_job_given_up_because_storage_hung_for_two_hou
     assert len(running(w)) == 4
 
 
+def test_a_job_that_stood_still_with_its_storage_and_goes_on_is_not_drained_for_what_can_wait() -> None:
+    """It was called stalled a moment after it went on: a stop asks whether it has moved, a drain does not (seed 210)."""
+    w = ward()
+    w.world.strike("row_remap_pending_63", "node-0000", 1)
+    w.passes(600.0)
+    w.world.shared.storage_hangs(for_s=300.0)
+    w.passes(HOUR)
+    drains = [fact for fact in w.world.log if fact.kind == "drain" and fact.detail.get("moving")]
+    assert drains == []
+
+
 def test_no_job_is_given_up_because_the_registry_was_away_for_some_hours() -> None:
     w = ward()
     w.world.services.fail("registry", for_s=6 * HOUR)

@@ -25,7 +25,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
 from sickbay.controller.view import View
 from sickbay.controller.windows import opens_in
-from sickbay.core import absence, keeping, machine, plan, quiet, reminders, sight, suspicion, triage
+from sickbay.core import absence, keeping, machine, plan, progress, quiet, reminders, sight, suspicion, triage
 from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
@@ -55,7 +55,6 @@ ROUNDS_MAX = 4  # a node touched again by its own commit waits for the next pass
 # What a case in this phase wants a place for; QUEUED: its next rung. In HOLDING only once it is ready to evict.
 QUEUES = (Phase.WAITING, Phase.QUEUED)
 ASKS = {Phase.WAITING: Verb.CORDON, Phase.HOLDING: Verb.DRAIN, Phase.QUEUED: None}
-ALIVE = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.RESTARTING})
 
 
 class Desk(Asking):
@@ -155,7 +154,7 @@ class Desk(Asking):
             findings=tuple(self._monitor_findings.pop(name, ())),
             outcome=outcome, answers=key, commands=tuple(self._commands.get(name, ())),
             granted=granted, refusal=refusal,
-            busy=self._is_busy(node), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
+            busy=self._is_busy(node, now), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
             taken_back=self._monitor.taken_back(case, node),
@@ -190,13 +189,12 @@ class Desk(Asking):
         self._wants.pop(owner, None)
         super().leave_alone(owner, now)
 
-    def _is_busy(self, node: Node | None) -> bool:
+    def _is_busy(self, node: Node | None, now: Now) -> bool:
         """Does a job that makes progress live here?"""
         for job in node.jobs if node else ():
-            recovery = self._view.recoveries.get(job)
-            if recovery is not None and recovery.value.phase in ALIVE:
+            recovery, known = self._view.recoveries.get(job), self._view.jobs.get(job)
+            if recovery is not None and progress.may_move(recovery.value, known, now.watch):
                 return True
-            known = self._view.jobs.get(job)
             if recovery is None and (known is None or known.phase is JobPhase.RUNNING):
                 return True
         return False
@@ -266,7 +264,7 @@ class Desk(Asking):
     def _wake(self, case: Case | None, record: NodeRecord, ctx: Context) -> float | None:
         if case is not None:
             ahead = [t for t in (wake_at(case, record, ctx), *self._strays.due(record.node)) if t is not None]
-            return min(ahead, default=None)
+            return min([*ahead, *self._stops(case, ctx.now)], default=None)
         times = [quiet.until(record, latch) for latch in record.latched] if record.quiet else []
         if record.not_ready_since is not None:
             times.append(absence.missed_at(record.not_ready_since, ctx.policy))
@@ -275,6 +273,15 @@ class Desk(Asking):
         times += self._strays.due(record.node)
         ahead = [t for t in times if t > ctx.now.watch]
         return min(ahead) if ahead else None
+
+    def _stops(self, case: Case, now: Now) -> list[float]:
+        """When a gang that is being stopped is waited for no longer."""
+        node = self._view.nodes.get(case.node) if case.phase is Phase.HOLDING else None
+        stored = [
+            self._view.recoveries[job].value for job in (node.jobs if node else ()) if job in self._view.recoveries
+        ]
+        times = [r.entered + progress.STOPS_S for r in stored if r.phase is RecoveryPhase.STOPPING]
+        return [t for t in times if t > now.watch]
 
     # -- seats
 
@@ -375,7 +382,7 @@ class Desk(Asking):
         opens_s = opens_in(policy.windows, now.wall)
         return admission.request_of(
             case, node, verb, when=triage.urgency(case, node), severity=triage.severity(case),
-            in_window=not opens_s, opens_s=opens_s, alive=self._is_busy(node),
+            in_window=not opens_s, opens_s=opens_s, alive=self._is_busy(node, now),
         )  # fmt: skip
 
     def _fresh(self, name: str) -> Node | None:

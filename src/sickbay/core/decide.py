@@ -150,6 +150,12 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
 def _rejoined(turn: Turn, case: Case) -> Move | None:
     if Event.REJOINED not in machine.TABLE[case.phase]:
         return None
+    if strays.is_left_to_a_person(case):
+        return (
+            Event.CLEARED,
+            "the node object was deleted and is back, without the mark that was left on it",
+            "platform",
+        )
     return (Event.REJOINED, "the node object was deleted and is back, the machine is the same", "platform")
 
 

@@ -55,6 +55,18 @@ def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
     return replace(r, job_step=job.step, progressed=now.watch)
 
 
+STOPS_S = 60.0  # a gang that answers is stopped within that
+
+
+def may_move(r: Recovery, job: Job | None, now: float) -> bool:
+    """Would a drain stop work that makes progress? One that stalls may go on, and a stop asks whether it has; a drain
+    does not ask. So the stop comes first; ranks that it cannot end in a minute hang."""
+    if r.phase in (P.RUNNING, P.RESTARTING):
+        return True
+    runs = job is not None and job.phase is JobPhase.RUNNING
+    return runs and (r.phase is P.STALLED or (r.phase is P.STOPPING and now < r.entered + STOPS_S))
+
+
 def most_quiet_s(r: Recovery, job: Job | None, policy: JobPolicy) -> float:
     """How long a running job may go without a step."""
     first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet

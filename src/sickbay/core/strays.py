@@ -72,6 +72,11 @@ def _hands_off(turn: Turn, case: Case) -> str:
     return "CORDON needs a person's approval here" if Verb.CORDON.value in policy.approval else ""
 
 
+def is_left_to_a_person(case: Case) -> bool:
+    """Nobody has taken it in hand yet: we may not close its node without a person's word."""
+    return bool(case.adopts) and case.phase is Phase.ESCALATED and case.step == 0
+
+
 def _left_to_a_person(turn: Turn, case: Case, why: str) -> Case:
     words = (
         f"{why}. Nothing is done about it, because {_hands_off(turn, case)}. To have it examined and returned: "
