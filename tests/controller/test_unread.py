@@ -127,6 +127,21 @@ def test_a_seat_of_a_case_that_cannot_be_read_stays_taken(store: SqliteStore, sp
     assert "n1.1" in {seat.case for seat in after.controller.records.ledger.seats}
 
 
+def test_beside_a_case_that_cannot_be_read_the_heir_of_a_deleted_one_keeps_its_places() -> None:
+    """Its treatment goes on; another node was treated beside it (seed 224)."""
+    store, door = MemoryStore(), two_sick()
+    door.says[Verb.REBOOT] = busy
+    shift = Shift(door, store, policy=a_policy(approval=(), at_once=Limit(count=2))).passes(600.0)
+    unread = shift.case("n2")
+    assert unread is not None
+    SPOILERS["memory"](store).spoil(unread)
+    shift.passes(60.0)
+    store.lose(Case, "n1.1")
+    shift.passes(60.0)
+    seats = {(seat.case, seat.kind) for seat in shift.controller.records.ledger.seats}
+    assert seats == {(case, kind) for case in ("n1.2", "n2.1") for kind in ("out", "treat")}
+
+
 def test_a_job_whose_recovery_cannot_be_read_is_left_alone(store: SqliteStore, spoiler: Spoiler) -> None:
     recovery = a_recovery()
     store.create(recovery, 1)

@@ -44,7 +44,7 @@ def test_no_node_is_treated_and_no_job_given_up_because_storage_hung_for_two_hou
 
 
 def test_a_job_that_stood_still_with_its_storage_and_goes_on_is_not_drained_for_what_can_wait() -> None:
-    """It was called stalled a moment after it went on: a stop asks whether it has moved, a drain does not (seed 210)."""
+    """Called stalled a moment after it went on: a stop asks whether it has moved, a drain does not (seed 210)."""
     w = ward()
     w.world.strike("row_remap_pending_63", "node-0000", 1)
     w.passes(600.0)

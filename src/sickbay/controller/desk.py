@@ -320,10 +320,8 @@ class Desk(Asking):
     def _swept(self, cases: Mapping[str, Case], now: Now) -> Ledger:
         """A case that cannot be read keeps its seat: its node may well be out."""
         swept = admission.sweep(self._ledger, cases, now.watch)
-        if not self._view.off.cases:
-            return swept
-        kept = (s for s in self._ledger.seats if s in swept.seats or s.case in self._view.off.cases)
-        return replace(swept, seats=tuple(kept))
+        unread = tuple(seat for seat in self._ledger.seats if seat.case in self._view.off.cases)
+        return replace(swept, seats=(*swept.seats, *unread)) if unread else swept
 
     def _look_again(self) -> None:
         """A seat came free: refusals are looked at again at once."""
