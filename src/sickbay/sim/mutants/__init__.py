@@ -3,7 +3,8 @@
 `run_mutants` is behind `sickbay sim mutants`. Each mutant lives in a forked process: the patched modules are judged
 first by the seeds (world-side checkers), then, where the seeds are blind by nature, by tests of core and
 controller and the scenarios. Mutants of time and of sending must die by the seeds: nothing else looks at the truth.
-A mutant with `only` must be seen by that checker and by no other.
+A mutant with `only` must be seen by that checker and by no other. A seed that is bad without any mutant kills nobody:
+it is played again unpatched, and left out.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from sickbay.sim.mutants.consent import CONSENT
 from sickbay.sim.mutants.patch import Mutant
 
 if TYPE_CHECKING:
+    from multiprocessing.pool import Pool
+
     from sickbay.sim.check import Verdict
 
 SEED_S = 90  # a seed takes about one second; a mutant that goes round in circles is caught too
@@ -37,23 +40,31 @@ class Fate:
     name: str
     killed_by: str  # "" when it survived
     took_s: float
+    seed: int = -1  # that killed it
 
 
-def _try(number: int, seeds: int) -> Fate:
+def _try(number: int, seeds: int, spoilt: frozenset[int] = frozenset()) -> Fate:
     """Runs in a process of its own: what it patches, it takes with it."""
     mutant, began = MUTANTS[number], time.monotonic()
     mutant.patch()
     from sickbay.sim.check import play
 
     signal.signal(signal.SIGALRM, _too_long)
-    for seed in _seeds(mutant, seeds):
+    for seed in (seed for seed in _seeds(mutant, seeds) if seed not in spoilt):
         signal.alarm(SEED_S)
         verdict = play(seed)
         signal.alarm(0)
         if verdict.violations:
-            return Fate(mutant.name, _killed_by(mutant, seed, verdict), time.monotonic() - began)
+            return Fate(mutant.name, _killed_by(mutant, seed, verdict), time.monotonic() - began, seed)
     by = "" if mutant.seeds_only or mutant.only else _by_tests()
     return Fate(mutant.name, by, time.monotonic() - began)
+
+
+def _is_bad(seed: int) -> bool:
+    """Without any mutant."""
+    from sickbay.sim.check import play
+
+    return bool(play(seed).violations)
 
 
 def _seeds(mutant: Mutant, count: int) -> list[int]:
@@ -91,6 +102,16 @@ def _by_tests() -> str:
     return f"tests: {failed[0] if failed else said.getvalue()[-200:]}" if code != 0 else ""
 
 
+def _honest(pool: Pool, number: int, seeds: int, fate: Fate) -> Fate:
+    """Tried again without each seed that was bad by itself."""
+    spoilt = set[int]()
+    while fate.seed >= 0 and pool.apply(_is_bad, (fate.seed,)):
+        print(f"seed {fate.seed} is bad without any mutant: it is left out")
+        spoilt.add(fate.seed)
+        fate = pool.apply(_try, (number, seeds, frozenset(spoilt)))
+    return fate
+
+
 def run_mutants(seeds: int, processes: int, named: str = "") -> int:
     """Try every mutant, or those whose name or whose own checker holds this word; 0 if each one dies."""
     began, survivors = time.monotonic(), []
@@ -100,8 +121,8 @@ def run_mutants(seeds: int, processes: int, named: str = "") -> int:
     context = multiprocessing.get_context("fork")
     with context.Pool(processes, maxtasksperchild=1) as pool:
         fates = [pool.apply_async(_try, (n, seeds)) for n in chosen]
-        for pending in fates:
-            fate = pending.get()
+        for n, pending in zip(chosen, fates, strict=True):
+            fate = _honest(pool, n, seeds, pending.get())
             word = "killed  " if fate.killed_by else "SURVIVED"
             print(f"{word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}")
             sys.stdout.flush()
