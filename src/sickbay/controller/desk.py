@@ -304,7 +304,19 @@ class Desk(Asking):
         self._crowd.log(refused)
         for case_id, refusal in refused.items():
             name = case_id.rpartition(".")[0]
-            self.attend(name, now, partial(self._decide, name, now, refusal=refusal))
+            if not self._still_refused(name, refusal, now):
+                self.attend(name, now, partial(self._decide, name, now, refusal=refusal))
+
+    def _still_refused(self, name: str, refusal: admission.Refusal, now: Now) -> bool:
+        """Refused in the very words that stand in its case: nothing is decided or written for that, only when it is
+        looked at again is kept, in memory."""
+        stored, known = self._view.cases.get(name), self._view.records.get(name)
+        if stored is None or known is None or stored.value.refusal != refusal.why or self._view.is_off(name):
+            return False
+        case = replace(stored.value, retry_at=refusal.again_at)
+        self._view.cases[name] = replace(stored, value=case)
+        self._settle(name, case, known.value, self._context(case.pool, now))
+        return True
 
     def _sweep(self, now: Now) -> None:
         """A seat given back may stay on record for a while: the next leader sweeps by the same cases."""

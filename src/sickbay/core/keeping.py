@@ -28,6 +28,8 @@ OWED_MAX = 32  # notices that one record keeps until they are delivered
 def is_worth_a_write(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:
     """A record that only says which boot a healthy node is in is not, nor that the same answers were heard once more:
     with every cycle of every agent they come under a new number."""
+    if after is before:
+        return False
     after = replace(after, seen=before.seen)
     if before.not_ready_since is None:  # the next leader counts for itself: a network that is cut costs no writes
         after = replace(after, not_ready_since=None)

@@ -26,7 +26,8 @@ def note_readiness(turn: Turn) -> None:
     since = None if node.ready else (known if known is not None else now)
     faults = turn.ctx.catalog.faults
     latched = tuple(la for la in record.latched if not (node.ready and faults[la.fault].cleared_by == "ready"))
-    turn.record = replace(record, instance=node.instance, not_ready_since=since, latched=latched)
+    if (record.instance, record.not_ready_since, record.latched) != (node.instance, since, latched):
+        turn.record = replace(record, instance=node.instance, not_ready_since=since, latched=latched)
 
 
 def take_findings(turn: Turn) -> None:

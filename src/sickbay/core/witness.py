@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from sickbay.model import TREATMENTS, Diagnosis, Finding, Latch, Severity, Verb, When
 
@@ -20,7 +21,12 @@ _MOST = {Verb.RESET_GPU: Severity.RESET, Verb.REBOOT: Severity.REBOOT, Verb.POWE
 
 def weight(source: str, ceilings: Ceilings) -> int:
     """Of two witnesses the one who may cause the stronger thing is the stronger one."""
-    return sum(_FORCE[verb] for verb in ceilings.get(source, frozenset()))
+    return _force(ceilings.get(source, frozenset()))
+
+
+@cache
+def _force(verbs: frozenset[Verb]) -> int:
+    return sum(_FORCE[verb] for verb in verbs)
 
 
 def may_treat(source: str, ceilings: Ceilings) -> bool:
