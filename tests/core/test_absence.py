@@ -182,6 +182,15 @@ def test_who_is_left_of_a_few_and_would_not_be_many_alone_is_treated_alone(most:
     assert (ending(rest, (), 100.0 + 30 * MINUTE) is not None) is ends
 
 
+def test_who_was_taken_away_meanwhile_is_not_back() -> None:
+    """An autoscaler took two of four that were cut off: the other two were rebooted and replaced (seeds 67, 187)."""
+    four = one_case(4).absence
+    assert four is not None
+    rest = counted(four, away(2), (), {}, 100.0, left=2)
+    assert (rest.most, rest.count, rest.names) == (2, 2, tuple(a.node for a in away(2)))
+    assert ending(rest, (), 1e6) is None
+
+
 def test_a_person_splits_it_and_each_is_treated_alone() -> None:
     split = replace(after(9, 100.0), split=True)
     why, alone = ending(split, (), 100.0) or ("", False)

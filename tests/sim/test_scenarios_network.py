@@ -10,6 +10,7 @@ import pytest
 
 from sickbay.model import Case, Command, NodeRecord, Recovery, RecoveryPhase
 from sickbay.settings import Limit, Policy
+from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward, names
 
 HOUR = 3600.0
@@ -350,3 +351,63 @@ def test_a_node_that_people_look_after_stays_theirs_when_its_object_is_deleted_a
     w.passes(3 * HOUR)
     assert w.facts("rejoined", "node-0003")
     assert (w.facts("cordon"), w.treatments()) == ([], [])
+
+
+def test_nodes_that_an_autoscaler_takes_away_from_among_many_are_not_back() -> None:
+    """It read them as half of all being well again, and treated the others (seeds 67, 144, 187)."""
+    w = ward(32)
+    w.passes(600.0)
+    w.world.network.cut(names(0, 4), "both", for_s=6 * HOUR)
+    w.passes(HOUR)
+    w.world.capacity.scale_in(names(0, 2), back_after_s=HOUR)
+    w.passes(120.0).crash()
+    w.passes(10 * HOUR)
+    assert {f.node for f in w.facts("treat-start")} == set()
+    assert {f.node for f in w.facts("cordon")} <= set(names(0, 2))  # their successors, at the gate
+
+
+def test_who_was_left_to_people_and_is_dead_is_taken_up_when_their_time_is_over() -> None:
+    """Nothing woke it: its verdict stood for ever without a case (seeds 199, 213)."""
+    w = ward(32)
+    w.passes(600.0)
+    w.world.network.cut(names(0, 6), "both", for_s=HOUR)
+    w.passes(300.0)
+    w.world.strike("host_crash", "node-0003", cure="reboot")
+    w.passes(600.0)
+    w.says("abort", absence_of(w))
+    w.passes(3 * HOUR)
+    assert w.treatments() == []
+    told = [n.body for n in w.run.mailbox.notices if "left to people" in n.title]
+    assert len(told) == 1
+    assert "policy.quiet_s" in told[0]
+    w.passes(4 * HOUR)
+    assert [f.node for f in w.facts("treat-start")] == ["node-0003"]
+
+
+def test_people_are_told_what_it_means_that_somebody_deleted_the_record_of_an_absence() -> None:
+    w = Ward(32, policy=Policy(max_verb="REPLACE", approval=()), store=(store := MemoryStore()))
+    w.passes(600.0)
+    w.world.network.cut(names(0, 6), "both", for_s=2 * HOUR)
+    w.passes(600.0)
+    store.lose(Case, "absence.1")
+    w.passes(600.0)
+    assert [n.title for n in w.run.mailbox.notices][-1] == "The absence of 6 nodes is left to people"
+    assert "somebody deleted the record of absence.1" in w.run.mailbox.notices[-1].body.lower()
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_an_object_that_is_deleted_while_its_node_is_out_of_reach_frees_no_ranks(dies: bool) -> None:
+    """Its machine works on and writes; a second attempt was begun (seed 236)."""
+    w = ward(32)
+    w.submit(nodes=names(0, 4))
+    w.passes(HOUR)
+    w.world.network.cut(names(0, 4), "control", for_s=4 * HOUR)
+    w.passes(HOUR)
+    for name in names(0, 4):
+        w.world.people.delete_object(name)
+    w.passes(60.0)
+    if dies:
+        w.crash()
+    w.passes(8 * HOUR)
+    assert w.facts("two-attempts") == []
+    assert w.world.jobs["llama"].attempt == 2

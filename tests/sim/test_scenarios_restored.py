@@ -8,7 +8,7 @@ from sickbay.model import Case, Phase, Recovery, RecoveryPhase
 from sickbay.sim import backup
 from sickbay.sim.backup import Backup
 from sickbay.stores.memory import MemoryStore
-from tests.sim.ward import Ward
+from tests.sim.ward import Ward, names
 
 SICK = "node-0005"
 
@@ -81,6 +81,25 @@ def test_a_number_is_not_used_again_while_its_leader_lives() -> None:
     assert case is not None
     assert case.id == f"{SICK}.2"
     ward.ends_well(4 * 3600.0)
+
+
+def test_the_number_of_an_absence_is_not_used_again_although_its_record_was_put_back_and_deleted() -> None:
+    """Its case carries no record of its own: that was not written over what was put back (seed 159)."""
+    ward = Ward(32, store=(store := MemoryStore()))
+    ward.passes(600.0)
+    yesterday = taken(ward)
+    ward.passes(60.0)
+    ward.world.network.cut(names(0, 6), "both", for_s=4 * 3600.0)
+    ward.passes(600.0)
+    put_back(ward, yesterday)
+    ward.passes(120.0).crash()
+    store.lose(Case, "absence.1")
+    ward.passes(3600.0)
+    ward.world.network.cut(names(8, 6), "both", for_s=3600.0)
+    ward.passes(600.0)
+    case = ward.case("absence")
+    assert case is not None
+    assert case.id == "absence.2"
 
 
 @pytest.mark.parametrize("survives", [True, False])

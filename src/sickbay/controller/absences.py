@@ -40,8 +40,10 @@ class Absences:
         self._unsaid = unsaid
         self._boots: dict[str, str] = {}  # of members, when they went away
         self._members: set[str] = set()
+        self._missed: dict[str, str] | None = None  # who is counted in its case, and which machine it is
         self._back: dict[str, float] = {}  # who was one, and since when he is not
         self._seen: tuple[object, ...] = ()
+        self._theirs: set[str] = set()  # left to people
         self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
         self.over = ""  # why its case has ended by itself, until that is written
         self.due: float | None = None  # watch time of the next look that time alone makes necessary
@@ -99,12 +101,13 @@ class Absences:
     def look(self, now: Now) -> None:
         """Count who is away; open, widen or end the one case about them."""
         if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
-            self.ended(replace(deleted, phase=Phase.DISMISSED), now)
+            self._let_people_have_it(replace(deleted, phase=Phase.DISMISSED), now)
         case = self._case()
         if not self._view.away and case is None and not self._members:
             self.due = None
             return
         self._stamp(now)
+        self._take_back(now)
         missing = self._away(now)
         everybody = [a for a in missing if not a.alone]
         away = [a for a in everybody if not a.held]
@@ -127,6 +130,13 @@ class Absences:
             known = self._view.records.get(name)
             since = known.value.not_ready_since if known else None
             self._view.away[name] = now.watch if since is None else min(since, now.watch)
+
+    def _take_back(self, now: Now) -> None:
+        """Who was left to people and is still away when their time is over: nothing else would wake it."""
+        left = {name for name, since in self._view.away.items() if since is not None and self._is_left(since, now)}
+        for name in sorted(self._theirs - left):
+            self._view.touch_node(name)
+        self._theirs = left
 
     def _away(self, now: Now) -> list[core.Absentee]:
         found = []
@@ -156,12 +166,16 @@ class Absences:
         )  # fmt: skip
         if now.watch - ended > core.SAME_S and case.absence is not None:
             case = self._telling(case, words.began(case, case.absence, now.wall, self._unkept()), "began")
+        self._missed = None
         self._records.put_record(record)  # by itself, before the case: whoever deletes that does not take its number
         self._records.put_case(case, False, ())
         log.warning("case=%s opened: %s", case.id, case.journal[0].why)
 
     def _go_on(self, case: Case, absence: Absence, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:
-        counted = core.counted(absence, away, scope, self._view.members, now.watch)
+        left = self._left(absence, away)
+        counted = core.counted(absence, away, scope, self._view.members, now.watch, left)
+        mine = [a.node for a in away if core.belongs(a, counted.scope)]
+        self._missed = {name: self._view.nodes[name].instance for name in mine}
         fresh = replace(case, absence=counted)
         ending = core.ending(counted, case.approved, now.watch)
         if ending is not None:
@@ -172,9 +186,20 @@ class Absences:
         elif news := core.news(counted, now.watch):
             told = words.lost(fresh, counted, news, self._gpus(away), self._jobs_hurt(), now.wall, self._unkept())
             fresh = self._telling(fresh, told, news)
-        grown = fresh.notices != case.notices or counted.scope != absence.scope
+        grown = fresh.notices != case.notices or counted.scope != absence.scope or bool(left)
         if fresh != case:
             self._records.put_case(fresh, False, (), patience=keeping.NOW if grown else keeping.LATER_S)
+
+    def _left(self, absence: Absence, away: list[core.Absentee]) -> int:
+        """How many are missed no more without being back: taken away, held by somebody, or another machine by now. Who
+        leads anew knows only the names on record."""
+        missed = self._missed if self._missed is not None else dict.fromkeys(absence.names, "")
+        still = {a.node for a in away}
+        return sum(not self._is_back(name, machine) for name, machine in missed.items() if name not in still)
+
+    def _is_back(self, name: str, machine: str) -> bool:
+        node = self._view.nodes.get(name)
+        return node is not None and node.ready and machine in ("", node.instance)
 
     def _telling(self, case: Case, notice: Notice, what: str) -> Case:
         assert case.absence is not None
@@ -209,6 +234,12 @@ class Absences:
             self._unsaid[told.key] = ("node", case.node, told)
         self._view.cases.pop(core.NAME, None)
         self.over, self._seen, self._let_go = "", (), now.watch
+
+    def _let_people_have_it(self, case: Case, now: Now) -> None:
+        self.ended(case, now)
+        why = f"somebody deleted the record of {case.id}, which closes it"
+        if case.absence is not None and (told := words.ended(case, case.absence, why, now.wall)):
+            self._unsaid[told.key] = ("node", case.node, told)
 
     def ended(self, case: Case, now: Now) -> None:
         """Its case is closed. Where people said abort, who is away now is theirs for a while."""

@@ -121,22 +121,26 @@ class JobDesk(Asking):
             verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
-            unreachable=(lost := self._unreachable(job, now)),
+            unreachable=(lost := self._unreachable(job, recovery, now)),
             outage=self._outage(job_id, lost, now) if waiting else "", commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job),
         )  # fmt: skip
 
-    def _unreachable(self, job: Job | None, now: Now) -> dict[str, float]:
-        """Nodes of the job's last attempt that do not answer, and since when: ranks may run there."""
-        away = self._view.away
-        absent = [n for n in job.nodes if n in away] if job is not None and away else ()
-        hiding = [n for n in absent if reach.may_hide_ranks(self._view.nodes.get(n))]
-        return {n: self._since(n, now) for n in hiding}
+    def _unreachable(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
+        """Nodes of the job's last attempt that do not answer, and since when: ranks may run there. Where its owner was
+        told that some do, a node that has no object now is one of them for whoever leads anew."""
+        if job is None:
+            return {}
+        absent = self._view.out_of_reach(job.nodes)
+        if recovery is not None and recovery.told_of == job.attempt:
+            known = self._view.nodes.keys() | self._view.gone
+            absent = {**dict.fromkeys(n for n in job.nodes if n not in known), **absent}
+        hiding = {n: since for n, since in absent.items() if reach.may_hide_ranks(self._view.nodes.get(n))}
+        return {n: self._since(n, since, now) for n, since in hiding.items()}
 
-    def _since(self, name: str, now: Now) -> float:
+    def _since(self, name: str, since: float | None, now: Now) -> float:
         """Who was away already when we began to look may have been for ever: with ranks on it."""
-        since = self._view.away[name]
         if name not in self._view.answered:
             return float("-inf")
         return now.watch if since is None else since

@@ -182,7 +182,7 @@ class Records:
             version = there[name].version if name in there else UNWRITTEN
             if version != known.version:
                 view.records[name] = replace(known, version=version)
-                if name not in view.cases:  # else its case carries it
+                if name not in view.cases or view.cases[name].value.record is None:  # else its case carries it
                     self._rewrite(known.value, name, version or None)
         view.records.update({name: stored for name, stored in there.items() if name not in view.records})
 

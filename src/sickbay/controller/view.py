@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
@@ -220,6 +220,12 @@ class View:
         self.silent.discard(name)
         if (since := self.away.pop(name, None)) is not None and len(self._was_away) < HAD_MOST:
             self._was_away[name] = (node.instance, since)
+
+    def out_of_reach(self, names: Iterable[str]) -> dict[str, float | None]:
+        """Those that do not answer, and since when. An object that was deleted meanwhile says nothing about its machine:
+        work may go on there until its provider says that it is gone."""
+        lost = {name: self._was_away[name][1] for name in names if name in self._was_away and name not in self.gone}
+        return lost | {name: self.away[name] for name in names if name in self.away}
 
     def put_job(self, job: Job) -> None:
         old = self.jobs.get(job.id)

@@ -185,11 +185,16 @@ def _names(away: Sequence[Absentee]) -> tuple[str, ...]:
 
 
 def counted(
-    absence: Absence, away: Sequence[Absentee], scope: tuple[str, ...], members: Mapping[str, int], now: float
-) -> Absence:
-    """The absence as it stands: who belongs to it now, and since when most or all are back. Its scope only grows."""
+    absence: Absence, away: Sequence[Absentee], scope: tuple[str, ...], members: Mapping[str, int], now: float,
+    left: int = 0,
+) -> Absence:  # fmt: skip
+    """The absence as it stands: who belongs to it now, and since when most or all are back. Its scope only grows.
+    `left`: so many belong to it no more though they are not back. An autoscaler that took two of four away was read as
+    half of them being well again, and the other two were rebooted and replaced."""
     scope = absence.scope if absence.scope == FLEET or not scope else _wider(absence.scope, scope)
     mine = [a for a in away if belongs(a, scope)]
+    if left:
+        absence = replace(absence, most=max(len(mine), absence.most - left), names=_names(mine))
     if len(mine) > absence.most or scope != absence.scope:
         shared = shared_by(mine, members) if mine else absence.shared
         absence = replace(absence, scope=scope, most=max(len(mine), absence.most), names=_names(mine), shared=shared)
@@ -226,8 +231,8 @@ def ending(absence: Absence, approved: Sequence[Verb], now: float) -> tuple[str,
         return (f"a person split it: the {absence.count} that are still away are treated one by one", True)
     if absence.mostly_back is not None and now >= absence.mostly_back + MOSTLY_S:
         back = absence.most - absence.count
-        why = f"{back} of {absence.most} have been back for half an hour; the other {absence.count} are treated alone"
-        return (why, True)
+        rest = "the last one is" if absence.count == 1 else f"the other {absence.count} are"
+        return (f"{back} of {absence.most} have been back for half an hour; {rest} treated alone", True)
     return None
 
 

@@ -46,8 +46,11 @@ def ended(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
     """Nothing where nobody was told that it began: it is the return of an incident that people know."""
     if "began" not in absence.told:
         return None
-    how = "left to people" if case.phase is Phase.DISMISSED else "over"
+    left = case.phase is Phase.DISMISSED
+    how = "left to people" if left else "over"
     body = f"{why[:1].upper()}{why[1:]}. At its worst {absence.most} were away."
+    if left:
+        body += " Who is still away is yours for the time of policy.quiet_s; who is away after that is counted anew."
     return Notice(f"{case.id}/over", "info", f"The absence of {_nodes(absence.most)} is {how}", body, case.id, at)
 
 

@@ -38,6 +38,7 @@ class Sky:
     world: World
     store: Restorable
     rng: Random
+    until: float  # the calm begins
 
 
 Event = Callable[[Sky], None]
@@ -78,10 +79,11 @@ def away(service: str, sky: Sky) -> None:
 
 
 def etcd_restored(sky: Sky) -> None:
-    """Somebody takes a backup, and some hours later puts it back; records of a newer version that were in it, and are
-    read by nobody, are so again an hour later."""
+    """Somebody takes a backup, and some hours later puts it back, before the calm: after that nobody would end the
+    pauses that were in it. Records of a newer version that were in it, and are read by nobody, are so again an hour
+    later."""
     kept: Backup = backup.take(sky.world, sky.store)
-    later = sky.rng.uniform(600.0, 14_400.0)
+    later = min(sky.rng.uniform(600.0, 14_400.0), sky.until - sky.world.now)
     sky.world.after(later, lambda: backup.restore(sky.world, sky.store, kept))
     sky.world.after(later + 3_600.0, lambda: backup.all_readable(sky.store))
 
@@ -254,7 +256,7 @@ def brew(world: World, store: Restorable, kinds: Collection[str], until: float) 
             continue
         rng.random()
         drawn.append(name)
-        sky = Sky(world, store, rng)
+        sky = Sky(world, store, rng, until)
         for _ in range(rng.randint(1, kind.most)):
             world.at(rng.uniform(world.now + 600.0, until), partial(_strikes, kind, sky, until))
     return drawn

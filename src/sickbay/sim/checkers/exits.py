@@ -25,6 +25,21 @@ class EveryStateHasAnExit(Checker):
     has a quiet time that ends, or was told with a command that ends it; so was every suspicion, and every pause or hold
     without an end once it is a day old."""
 
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._left_at = float("-inf")  # people closed a case about many that are away
+        self._closed: set[str] = set()
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "person" and str(fact.detail.get("case", "")).startswith("absence."):
+            self._left_at = fact.t if fact.detail.get("act") == "delete-record" else self._left_at
+
+    def moment(self) -> None:
+        for case in self.judge.ended:
+            if case.absence is not None and case.phase is Phase.DISMISSED and case.id not in self._closed:
+                self._closed.add(case.id)
+                self._left_at = self.world.now
+
     def end(self) -> None:
         told = {notice.case for notice in self.run.mailbox.notices}
         words = " ".join(f"{n.title} {n.body}" for n in self.run.mailbox.notices)
@@ -60,8 +75,11 @@ class EveryStateHasAnExit(Checker):
                 self.expect(ends or told, None, words)
 
     def _away_with_many(self, cases: Mapping[str, Case]) -> set[str]:
-        """One case is about them all, and was told with what ends it."""
+        """One case is about them all, and was told with what ends it; or people closed it, and they are theirs for a
+        while, which was told too."""
         told = any(case.absence for case in cases.values()) and self._was_told("away together", "sickbay ")
+        theirs = self.world.now <= self._left_at + self.run.settings.policy.quiet_s + SLACK_S
+        told = told or (theirs and self._was_told("left to people", "quiet_s"))
         return {node.name for node in self.world.nodes.values() if told and not node.ready}
 
     def _suspicions_are_told(self, cases: Mapping[str, Case]) -> None:
