@@ -222,7 +222,7 @@ class View:
             self._was_away[name] = (node.instance, since)
 
     def out_of_reach(self, names: Iterable[str]) -> dict[str, float | None]:
-        """Those that do not answer, and since when. An object that was deleted meanwhile says nothing about its machine:
+        """Those that do not answer, and since when. An object that was deleted meanwhile says nothing of its machine:
         work may go on there until its provider says that it is gone."""
         lost = {name: self._was_away[name][1] for name in names if name in self._was_away and name not in self.gone}
         return lost | {name: self.away[name] for name in names if name in self.away}
