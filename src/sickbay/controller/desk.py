@@ -330,10 +330,14 @@ class Desk(Asking):
                 self._look_again()
 
     def _swept(self, cases: Mapping[str, Case], now: Now) -> Ledger:
-        """A case that cannot be read keeps its seat: its node may well be out."""
-        swept = admission.sweep(self._ledger, cases, now.watch)
+        """A case that cannot be read keeps its seat: its node may well be out. Each once: kept here and swept too, seats
+        were twice as many after every sweep, until the memory was full (seed 300080)."""
         unread = tuple(seat for seat in self._ledger.seats if seat.case in self._view.off.cases)
-        return replace(swept, seats=(*swept.seats, *unread)) if unread else swept
+        if not unread:
+            return admission.sweep(self._ledger, cases, now.watch)
+        readable = replace(self._ledger, seats=tuple(seat for seat in self._ledger.seats if seat not in unread))
+        swept = admission.sweep(readable, cases, now.watch)
+        return replace(swept, seats=(*swept.seats, *unread))
 
     def _look_again(self) -> None:
         """A seat came free: refusals are looked at again at once."""
