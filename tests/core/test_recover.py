@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.core import capacity
+from sickbay.core import capacity, progress
 from sickbay.core.blame import BlameVerdict
 from sickbay.core.capacity import choose, start_from
 from sickbay.core.recover import decide
@@ -218,6 +218,18 @@ def test_a_stalled_job_that_makes_a_step_after_all_runs_on() -> None:
     assert after(stalled(), a_job(step=101)).phase is P.RUNNING
 
 
+def test_a_stalled_job_has_moved_also_for_a_leader_who_takes_over_at_the_moment_of_the_stall() -> None:
+    """Watch time stands still between two leaders: nothing is later than anything."""
+    r = stalled(entered=1_100.0, progressed=1_100.0, pending=asks(Verb.COLLECT))
+    assert after(r, a_job(step=101), 1_100.0).phase is P.RUNNING
+    assert answered(r, a_job(step=101), Done("2 pieces"), 1_100.0).phase is P.RUNNING
+    assert answered(r, a_job(), Done("2 pieces"), 1_100.0).phase is P.STOPPING
+
+
+def test_a_leader_who_takes_over_a_stalled_job_does_not_take_its_own_first_look_for_a_step() -> None:
+    assert after(stalled(entered=1_000.0, progressed=1_050.0, deadline=1_060.0), a_job()).phase is P.STOPPING
+
+
 def test_a_stalled_job_is_stopped_as_a_whole_after_its_time() -> None:
     r = after(stalled(deadline=1_060.0), a_job())
     assert r.phase is P.STOPPING
@@ -408,6 +420,20 @@ def test_a_live_attempt_seen_while_waiting_is_let_run() -> None:
     assert (r.phase, r.attempt, r.job_step) == (P.RUNNING, 2, 10)
 
 
+def test_an_attempt_that_was_just_stopped_and_is_shown_as_running_is_an_old_look() -> None:
+    """Taken for alive it would be seen to die once more, with nothing to explain it, and be given up."""
+    job, stopped = a_job(attempt=1, step=100), waiting(stopped=1_000.0)
+    late = after(stopped, job, 1_100.0, good=("n1", "n2"))
+    assert (late.phase, late.refusal) == (P.WAITING_FOR_CAPACITY, "attempt 1 is stopped and still shown as running")
+    assert after(late, DEAD, 1_130.0, good=("n1", "n2")).phase is P.RESTARTING
+    assert after(stopped, a_job(attempt=2, step=10), 1_100.0).phase is P.RUNNING
+
+
+def test_whoever_resumes_the_very_attempt_that_we_stopped_is_believed_a_little_later() -> None:
+    r = after(waiting(stopped=1_000.0), a_job(attempt=1, step=100), 1_000.0 + progress.LATE_S)
+    assert (r.phase, r.stopped) == (P.RUNNING, -1.0)
+
+
 def test_a_live_attempt_seen_while_examining_is_let_run_and_its_own_steps_count() -> None:
     r = after(examining(job_step=500), a_job(attempt=2, step=10))
     assert (r.phase, r.attempt, r.job_step) == (P.RUNNING, 2, 10)
@@ -513,6 +539,13 @@ def test_however_often_a_restart_is_refused_the_limit_comes_no_nearer(first: int
         r = answered(r, DEAD, Failed("not yet"))
         r = after(r, DEAD, capacity.again_at(r), good=("n1", "n2"))
         assert (r.phase, r.barren) == (P.RESTARTING, granted)
+
+
+def test_refusals_of_a_restart_that_was_not_counted_give_no_attempts_back() -> None:
+    r = restarting(barren=2, excused=True, spared=1)
+    for _ in range(3):
+        r = replace(answered(r, DEAD, Failed("not yet")), phase=P.RESTARTING, pending=asks(Verb.RESTART_JOB))
+    assert r.barren == 2
 
 
 def test_a_restart_drained_again_by_us_skips_the_examination() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.model import Action, Case, Notice, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import Action, Case, JobPhase, Notice, Phase, Place, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
 from sickbay.sim.jobs import SimJob
 from sickbay.stores.memory import MemoryStore
@@ -61,6 +61,19 @@ def test_an_attempt_without_a_step_that_died_of_a_sickness_which_shows_is_barren
         ward.passes(60.0)
         again(ward, job, n)
     assert "was restarted 2 times without a new checkpoint" in complaints(ward, "HealthyJobsRun")[0]
+
+
+@pytest.mark.parametrize(("off", "complained"), [(3, False), (2, True)])
+def test_an_attempt_whose_node_lost_its_power_with_many_others_is_not_barren(off: int, complained: bool) -> None:
+    """One after the other, as breakers trip: the power of the first is back and it has not booted yet."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=1))
+    job = ward.submit("llama", GANG)
+    ward.passes(600.0)
+    ward.world.network.cut_one_by_one([*names(8, off - 1), GANG[0]], "power", 60.0, 100.0)
+    ward.passes(60.0 * off)
+    assert job.phase is JobPhase.FAILED
+    again(ward, job, 2)
+    assert bool(complaints(ward, "HealthyJobsRun")) == complained
 
 
 # -- a clock that leaps

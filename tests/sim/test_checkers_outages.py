@@ -167,7 +167,10 @@ def test_an_attempt_begins_beside_ranks_that_write(writes: bool, complained: boo
     assert bool(complaints(ward, "OneAttemptWrites")) == complained
 
 
-@pytest.mark.parametrize(("what", "complained"), [("storage", True), ("data", True), ("nothing", False)])
+@pytest.mark.parametrize(
+    ("what", "complained"),
+    [("storage", True), ("data", True), ("power", True), ("power of two", False), ("nothing", False)],
+)
 def test_a_job_is_given_up_for_something_shared(what: str, complained: bool) -> None:
     ward = unwatched()
     job = ward.submit("llama")
@@ -176,7 +179,10 @@ def test_a_job_is_given_up_for_something_shared(what: str, complained: bool) -> 
         ward.world.shared.storage_hangs(7200.0)
     if what == "data":
         ward.world.network.cut(names(0, 8), "data", 7200.0)
-    ward.world.gangs.stop(job, "llama#1.3")
+    if what.startswith("power"):
+        ward.world.network.cut(names(0, 2 if what.endswith("two") else 8), "power", 7200.0)
+    if job.live:
+        ward.world.gangs.stop(job, "llama#1.3")
     recovery = a_recovery(RecoveryPhase.STOPPING)
     version = ward.run.store.create(recovery)
     ward.judge.look()

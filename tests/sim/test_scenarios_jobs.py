@@ -41,6 +41,17 @@ def test_lesson_07_a_job_that_moves_is_not_stopped_because_its_steps_were_told_l
     assert ward.world.jobs["llama"].attempt == 1
 
 
+def test_a_job_that_hangs_in_a_cut_fabric_is_not_given_up_because_its_stops_were_told_late() -> None:
+    """Each stop is heard of a minute after it was done: an attempt that was stopped does not die once more."""
+    ward = working_ward()
+    ward.world.network.cut(sorted(ward.world.nodes), "data", 7200.0)
+    ward.door.late = lambda change: 60.0 if isinstance(change, JobChanged) else 0.0
+    ward.passes(10_800.0)
+    ward.door.late = lambda change: 0.0
+    ward.ends_well()
+    assert ward.world.jobs["llama"].live
+
+
 def test_lesson_08_a_hung_node_drains_as_unreachable_and_its_job_moves() -> None:
     ward = working_ward()
     ward.world.strike("host_crash", SICK, effect="hang", cure="reboot")

@@ -16,15 +16,15 @@ from sickbay.settings import JobPolicy
 
 def note(r: Recovery, s: JobSlice, now: Now) -> Recovery:
     job = s.job
-    if job is None or job.attempt < r.attempt or r.phase not in (P.RUNNING, P.STALLED):
+    if job is None or job.attempt < r.attempt or r.phase is not P.RUNNING:
         return r
-    if job.phase is JobPhase.PENDING and r.phase is P.RUNNING:
+    if job.phase is JobPhase.PENDING:
         return replace(r, entered=now.watch, progressed=now.watch)  # it waits for its place: not a silence of its own
     if job.phase is not JobPhase.RUNNING:
         return r
     if job.attempt == r.attempt and not differs(job, r.job_step):
-        return _without_silence(r, now) if job.unread and r.phase is P.RUNNING else r
-    began = job.attempt > r.attempt and r.phase is P.RUNNING  # by its own controller: it has yet to make its first step
+        return _without_silence(r, now) if job.unread else r
+    began = job.attempt > r.attempt  # by its own controller: it has yet to make its first step
     entered = now.watch if began else r.entered
     return replace(r, job_step=job.step, progressed=now.watch, entered=entered, attempt=job.attempt, nodes=job.nodes)
 
@@ -73,8 +73,19 @@ def most_quiet_s(r: Recovery, job: Job | None, policy: JobPolicy) -> float:
     return max(policy.stall_s, policy.stall_steps * (job.step_s if job else 1.0), first)
 
 
+LATE_S = 300.0  # a look that is told later than that after a stop is taken for a new life of the job
+
+
+def is_told_late(r: Recovery, job: Job, now: float) -> bool:
+    """Every rank of this attempt was confirmed gone a moment ago and it is shown as running: a look from before the
+    stop. Somebody who has resumed the very same attempt is believed a little later."""
+    confirmed = r.stopped >= 0 and now - r.stopped < LATE_S
+    return confirmed and job.phase is JobPhase.RUNNING and job.attempt <= r.attempt
+
+
 def has_moved(r: Recovery, job: Job) -> bool:
-    """Since its stop was asked for."""
+    """Since its stop was asked for; before that, since it was called stalled. By its steps: by the clock a leader who
+    takes over at the very moment of the stall could not tell."""
     asked = int(r.pending.args.get("last_step", r.job_step)) if r.pending else r.job_step
     moved = job.attempt > r.attempt or (job.attempt == r.attempt and differs(job, asked))
     return job.phase is JobPhase.RUNNING and moved

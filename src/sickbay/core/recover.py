@@ -125,7 +125,7 @@ def _hands_off(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
 
 def _lives_again(r: Recovery, job: Job) -> bool:
     if r.phase is P.STALLED:
-        return r.progressed > r.entered
+        return progress.has_moved(r, job)
     return (job.attempt, job.step) > (r.attempt, r.job_step) or r.journal[-1].event == E.DIED
 
 
@@ -177,8 +177,8 @@ def _how_it_died(job: Job) -> str:
 def _stalled(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     job = s.job
     assert job is not None
-    if job.phase is JobPhase.RUNNING and r.progressed > r.entered:
-        return (E.PROGRESSED, f"step {job.step} was made after all"), r
+    if progress.has_moved(r, job):
+        return (E.PROGRESSED, f"step {job.step} was made after all"), _alive(r, job, now)
     if job.phase in DEAD:
         return _running(s, r, policy, now)
     if job.phase is JobPhase.RUNNING and job.unread:
@@ -266,6 +266,8 @@ def _alive(r: Recovery, job: Job, now: Now) -> Recovery:
 def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     job = s.job
     assert job is not None
+    if progress.is_told_late(r, job, now.watch):
+        return None, replace(r, refusal=f"attempt {job.attempt} is stopped and still shown as running")
     if job.phase is JobPhase.RUNNING:
         return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
     excuse = outages.excuse(s, r)
@@ -319,7 +321,8 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     wanted = r.attempt + 1
     if isinstance(outcome, Failed | Unguarded | Lost):
-        return (E.REFUSED, outcome.why), replace(r, barren=r.barren - 1)  # -1: counted again at the next restart
+        counted = not outages.excuse(s, r)  # it is again at the next restart
+        return (E.REFUSED, outcome.why), replace(r, barren=r.barren - counted)
     if job.attempt >= wanted and job.phase is JobPhase.RUNNING and job.step > max(0, r.checkpoint_step):
         made = "made its first step" if job.step > 1 or job.checkpoints else "runs"
         return (E.PROGRESSED, f"attempt {job.attempt} {made}"), _resumed(r, job, now)

@@ -38,11 +38,15 @@ class Victims:
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, float]] = {}  # job -> what, and until when it says anything
         self._cut: Counter[str] = Counter()  # node -> cuts in force
+        self._off: set[str] = set()  # nodes that a cut took the power from and that have not booted since
 
     def fact(self, fact: Fact) -> None:
         job, cut = str(fact.detail.get("job", "")), fact.kind in ("cut", "mended")
         for name in str(fact.detail.get("nodes", "")).split(",") if cut else ():
             self._cut[name] += 1 if fact.kind == "cut" else -1
+        self._note_power(fact)
+        if fact.kind == "job-end" and self._is_powerless(str(fact.detail["why"])):
+            self._of[job] = ("power", float("inf"))
         few = fact.kind in ("no-data", "evict") and sum(1 for n in self._cut.values() if n > 0) < MANY
         if fact.kind in self.BY and not few:
             self._of[job] = (self.BY[fact.kind], float("inf"))
@@ -50,6 +54,16 @@ class Victims:
             self._of.pop(job, None)
         if fact.kind in ("goes-on", "started") and job in self._of:
             self._of[job] = (self._of[job][0], fact.t + GRACE_S)
+
+    def _note_power(self, fact: Fact) -> None:
+        if fact.kind == "cut" and fact.detail["what"] == "power":
+            self._off.update(str(fact.detail["nodes"]).split(","))
+        if fact.kind in ("boot", "joined"):
+            self._off.discard(fact.node)
+
+    def _is_powerless(self, why: str) -> bool:
+        """A node of it went down with many others, also if they lost their power one after the other."""
+        return len(self._off) >= MANY and why.endswith(" went down") and why.split()[0] in self._off
 
     def of(self, job: str, t: float) -> str:
         what, until = self._of.get(job, ("", -1.0))
@@ -72,8 +86,10 @@ class NoJobGivenUp(Checker):
         self._victims.fact(fact)
         job = str(fact.detail.get("job", ""))
         if fact.kind == "job-end":
-            by_itself = fact.detail["phase"] == "FAILED" and not str(fact.detail["why"]).startswith("evicted")
-            if by_itself or not self._victims.of(job, fact.t):  # what died while it waited died of something else
+            what = self._victims.of(job, fact.t)
+            evicted = str(fact.detail["why"]).startswith("evicted")
+            by_itself = fact.detail["phase"] == "FAILED" and not evicted and what != "power"
+            if by_itself or not what:  # what died while it waited died of something else
                 self._since.pop(job, None)
             elif self.world.jobs[job].spec.managed:
                 self.exercised += 1
