@@ -50,3 +50,12 @@ def test_a_jobs_log_that_prints_a_health_table_is_still_a_jobs_log() -> None:
         '  File "/home/ann/train.py", line 3, in main\nRuntimeError: CUDA error: out of memory\n'
     )
     assert kind_of(log) == "joblog"
+
+
+RUNS = ("1", "=", "\n", " ", "a", "[", '"', "Assertion ", 'File "', "loss 1.", "[rank", "epoch ", "0x", "| ", "1,", "- ")
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_long_run_of_anything_is_read_in_time_that_grows_with_its_length(run: str) -> None:
+    """A number of 40,000 digits took 11 s, one of 200,000 four minutes: such a test would not end."""
+    kind_of(run * (400_000 // len(run)))

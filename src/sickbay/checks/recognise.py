@@ -12,7 +12,7 @@ from sickbay.checks import dcgm_output, job_log
 
 KINDS = ("kernel", "dcgm", "smi", "metrics", "joblog")
 
-_SMI = re.compile(r"<nvidia_smi_log|=+NVSMI LOG=+")
+_SMI = re.compile(r"<nvidia_smi_log|=NVSMI LOG=")
 _SMI_FAILED = re.compile(
     r"^(?:Unable to determine the device handle for|Failed to initialize NVML|No devices (?:were )?found"
     r"|NVIDIA-SMI has failed|WARNING: infoROM is corrupted)",
