@@ -14,8 +14,8 @@ MOST_LINE = 2_000
 
 # Every run in it is bounded: a repeat that may begin anywhere and go on for ever took minutes for one long number.
 _MARKS = re.compile(
-    r"Traceback \(most recent call last\)|^[ \t]{0,40}File \"[^\"\n]{1,400}\", line \d|ProcessGroupNCCL|\bNCCL (?:INFO|WARN"
-    r"|version)|torch\.distributed"
+    r"Traceback \(most recent call last\)|^[ \t]{0,40}File \"[^\"\n]{1,400}\", line \d|ProcessGroupNCCL"
+    r"|\bNCCL (?:INFO|WARN|version)|torch\.distributed"
     r"|CUDA error|CUDA out of memory|ChildFailedError|torchrun|deepspeed|\bepoch[ =:\[]*\d|\bloss[ =:]+[\d.]+"
     r"|\dit/s|\bstep[ =:\[]+\d"
     r"|\[rank ?\d{1,9}\]|slurmstepd|srun:|^\w{0,100}(?:Error|Exception): |exitcode\s*:|NET/(?:IB|OFI)|cudaError"

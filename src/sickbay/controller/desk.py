@@ -330,8 +330,8 @@ class Desk(Asking):
                 self._look_again()
 
     def _swept(self, cases: Mapping[str, Case], now: Now) -> Ledger:
-        """A case that cannot be read keeps its seat: its node may well be out. Each once: kept here and swept too, seats
-        were twice as many after every sweep, until the memory was full (seed 300080)."""
+        """A case that cannot be read keeps its seat: its node may well be out. Each once: kept here and swept too,
+        seats were twice as many after every sweep, until the memory was full."""
         unread = tuple(seat for seat in self._ledger.seats if seat.case in self._view.off.cases)
         if not unread:
             return admission.sweep(self._ledger, cases, now.watch)
