@@ -281,6 +281,7 @@ def test_what_cannot_be_written_stops_nothing_but_what_depends_on_it(
     touched = {a.place.node for a in shift.door.called(Verb.REBOOT)}
     assert touched == ({"n2"} if kind is Case else set()), "without its Ledger it takes nobody"
     assert shift.controller.contained
+    assert shift.turns < 1_000, "and does not go round: it made twenty passes a second"
 
 
 def test_a_rule_that_raises_in_the_monitor_costs_common_causes_only(monkeypatch: pytest.MonkeyPatch) -> None:

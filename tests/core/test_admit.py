@@ -180,6 +180,19 @@ def wants(node: object, verb: Verb = Verb.CORDON) -> Request:
     )  # fmt: skip
 
 
+def test_a_node_that_went_away_a_moment_ago_is_not_down_yet_unless_somebody_holds_it() -> None:
+    """A network that was cut for two minutes let all who waited have a place beside the limits (seed 468)."""
+
+    def blinking(**shown: Any) -> Request:
+        return request_of(
+            a_case(), a_node(**shown), Verb.CORDON, when=When.NOW, severity=Severity.REBOOT, in_window=True,
+            alive=False, blinks=True,
+        )  # fmt: skip
+
+    assert not blinking(ready=False).down
+    assert blinking(ready=False, others=("asg",)).down
+
+
 def test_a_node_whose_object_is_not_there_is_not_called_down() -> None:
     assert not wants(None).down
 

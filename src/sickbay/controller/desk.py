@@ -397,6 +397,7 @@ class Desk(Asking):
         return admission.request_of(
             case, node, verb, when=triage.urgency(case, node), severity=triage.severity(case),
             in_window=not opens_s, opens_s=opens_s, alive=self._is_busy(node, now),
+            blinks=absence.blinks(self._view.away.get(case.node), now.watch),
         )  # fmt: skip
 
     def _fresh(self, name: str) -> Node | None:

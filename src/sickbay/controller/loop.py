@@ -341,7 +341,9 @@ class Controller:
     def _plan_sleep(self) -> float:
         """Until the next deadline or ask. Short sleeps only while one is near: a far one needs no close watch."""
         self._planned = 0.0
-        if not (self._inbox or self.view.touched_nodes or self.view.touched_jobs):
+        if self.containment.rests("rule", LEDGER, self._now()):  # nothing that is decided can be written: no haste
+            self._planned = self._settings.controller.period_s
+        elif not (self._inbox or self.view.touched_nodes or self.view.touched_jobs):
             limits = self._settings.controller
             times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
             ahead = min(times) - self._watch if times else float("inf")

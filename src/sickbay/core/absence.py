@@ -20,6 +20,7 @@ LONE_FAULT = "node-not-ready"  # of one node that is away alone
 FLEET = ("fleet",)
 
 COUNTED_S = 60.0  # all of them away for a shorter time: a control plane that hiccups
+KNOWN_S = 1.5 * COUNTED_S  # away for so long: by then it is known whether a node is one of many
 ENDS_S = 600.0  # nobody away for so long: it is over
 MOSTLY = 0.8  # of those who were away at its worst
 FEW = 3  # who are left of a small absence are fewer than many
@@ -264,7 +265,12 @@ def is_only_evidence(case: Case) -> bool:
 
 def missed_at(since: float, policy: Policy) -> float:
     """When a node that is away is missed. Not before it can be known whether it is one of many."""
-    return since + max(policy.unreachable_s, 1.5 * COUNTED_S)
+    return since + max(policy.unreachable_s, KNOWN_S)
+
+
+def blinks(since: float | None, now: float) -> bool:
+    """Away for so short a time that nobody can say yet whether it is one of many."""
+    return since is not None and now < since + KNOWN_S
 
 
 def too_soon(case: Case, since: float | None, now: float, limits: ControllerSettings) -> str:

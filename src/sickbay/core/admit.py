@@ -260,9 +260,11 @@ def _seat(ledger: Ledger, r: Request, policy: Policy, now: float) -> Ledger:
 
 def request_of(
     case: Case, node: Node | None, verb: Verb, *, when: When, severity: Severity, in_window: bool, alive: bool,
-    opens_s: float = 0.0,
+    opens_s: float = 0.0, blinks: bool = False,
 ) -> Request:  # fmt: skip
-    down = node is not None and is_down(node)
+    """`blinks`: away for so short a time that it may be back in a moment, or turn out to be one of many. A network that
+    was cut for two minutes let every case that waited have a place beside the limits."""
+    down = node is not None and is_down(node) and not (blinks and not node.others and not node.gate)
     return Request(
         case=case.id, node=case.node, kind=_kind_of(verb), verb=verb, pool=case.pool,
         rack=node.rack if node else "", domain=node.domain if node else "", when=when, severity=severity,
