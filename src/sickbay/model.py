@@ -340,6 +340,7 @@ class Absence:
     all_back: float | None = None  # watch time since when nobody has been away
     told: tuple[str, ...] = ()  # what people were told of it
     split: bool = False  # a person said: treat them one by one
+    left: int = 0  # of those away at its worst: taken away meanwhile, or held by somebody
 
 
 @dataclass(frozen=True, slots=True)

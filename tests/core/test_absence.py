@@ -187,8 +187,18 @@ def test_who_was_taken_away_meanwhile_is_not_back() -> None:
     four = one_case(4).absence
     assert four is not None
     rest = counted(four, away(2), (), {}, 100.0, left=2)
-    assert (rest.most, rest.count, rest.names) == (2, 2, tuple(a.node for a in away(2)))
+    assert (rest.most, rest.left, rest.count, rest.names) == (4, 2, 2, tuple(a.node for a in away(2)))
     assert ending(rest, (), 1e6) is None
+    one_back = counted(rest, away(1), (), {}, 100.0)
+    assert ending(one_back, (), 1e6) is None, "one of four that were away is no sign (seed 520)"
+
+
+def test_the_last_of_a_few_is_not_alone_while_those_whom_people_look_after_are_away_too() -> None:
+    """Three of a rack without power were left to people, the fourth was rebooted and power-cycled (seed 600)."""
+    three = one_case(3).absence
+    assert three is not None
+    assert counted(three, away(1), (), {}, 100.0).mostly_back == 100.0
+    assert counted(three, away(1), ("rack=r3",), {}, 100.0).mostly_back is None
 
 
 def test_a_person_splits_it_and_each_is_treated_alone() -> None:

@@ -192,24 +192,35 @@ def counted(
     """The absence as it stands: who belongs to it now, and since when most or all are back. Its scope only grows.
     `left`: so many belong to it no more though they are not back. An autoscaler that took two of four away was read as
     half of them being well again, and the other two were rebooted and replaced."""
+    many = scope
     scope = absence.scope if absence.scope == FLEET or not scope else _wider(absence.scope, scope)
     mine = [a for a in away if belongs(a, scope)]
     if left:
-        absence = replace(absence, most=max(len(mine), absence.most - left), names=_names(mine))
+        absence = replace(absence, left=absence.left + left, names=_names(mine))
     if len(mine) > absence.most or scope != absence.scope:
         shared = shared_by(mine, members) if mine else absence.shared
-        absence = replace(absence, scope=scope, most=max(len(mine), absence.most), names=_names(mine), shared=shared)
-    mostly = _are_mostly_back(absence.most - len(mine), absence.most)
+        left = 0 if len(mine) > absence.most else absence.left  # worse than ever: counted from here
+        most = max(len(mine), absence.most)
+        absence = replace(absence, scope=scope, most=most, left=left, names=_names(mine), shared=shared)
+    mostly = _are_mostly_back(absence, len(mine), many=bool(many))
     return replace(
         absence, count=len(mine),
         mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),
     )  # fmt: skip
 
 
-def _are_mostly_back(back: int, most: int) -> bool:
-    """Of three or four a share of 80 % would be all: one or two who were left, and would not be many by themselves,
-    had nobody to look after them for as long as they stayed away."""
-    return back >= MOSTLY * most or (most - back < FEW and 2 * back >= most)
+def back(absence: Absence, still: int) -> int:
+    """How many have returned, of those who were away at its worst."""
+    return max(0, absence.most - absence.left - still)
+
+
+def _are_mostly_back(absence: Absence, still: int, many: bool) -> bool:
+    """Of three or four a share of 80 % would be all: one or two who are still away, and are not many with whoever else
+    is, had nobody to look after them for as long as they stayed away. Half of all must be back for that: who was taken
+    away says nothing about the others."""
+    returned = back(absence, still)
+    few = still < FEW and 2 * returned >= absence.most and not many
+    return returned >= MOSTLY * max(1, absence.most - absence.left) or few
 
 
 def _wider(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -231,9 +242,9 @@ def ending(absence: Absence, approved: Sequence[Verb], now: float) -> tuple[str,
     if absence.split:
         return (f"a person split it: the {absence.count} that are still away are treated one by one", True)
     if absence.mostly_back is not None and now >= absence.mostly_back + MOSTLY_S:
-        back = absence.most - absence.count
         rest = "the last one is" if absence.count == 1 else f"the other {absence.count} are"
-        return (f"{back} of {absence.most} have been back for half an hour; {rest} treated alone", True)
+        returned = back(absence, absence.count)
+        return (f"{returned} of {absence.most} have been back for half an hour; {rest} treated alone", True)
     return None
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STRAGGLES_S = 1_800.0  # most are back for so long: the others are treated for themselves
 KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
+ABSENT = "node-not-ready"  # the fault that a case about a node's absence names
 BY_OTHERS = ("owner", "scheduler")
 
 
@@ -111,9 +112,12 @@ class HealthyLeftAlone(_Absent):
         self._own.add(name)
 
     def _is_explained(self, fact: Fact) -> bool:
-        """Away with many, and for long enough that it could be known: what was sent before that is under way."""
+        """Away with many, and for long enough that it could be known: what was sent before that is under way. What its
+        case is not about, a row that was too hot for one, is not done to it for its absence."""
         known = fact.t >= self.many_since.get(fact.node, 0.0) + KNOWN_S
-        return known and fact.t <= self.away.get(fact.node, -1.0)
+        case = self.judge.as_it_is(case_of(fact))
+        for_that = case is None or any(d.fault == ABSENT for d in case.diagnoses)
+        return known and for_that and fact.t <= self.away.get(fact.node, -1.0)
 
     def _is_ill(self, fact: Fact) -> bool:
         return bool(self.world.ailing(fact.node))
