@@ -13,8 +13,10 @@ from sickbay.core.causes import (
     case_of,
     find,
     find_slow,
+    is_news,
     is_over,
     kept,
+    opened,
     reminder,
     taken_back,
     widen,
@@ -207,3 +209,72 @@ def test_a_value_that_is_still_there_is_what_it_came_with_and_one_that_is_not_wa
     assert came_with(came("n1"), "n1", ["gpu-lost"], on) == came_with(came("n1"), "n2", ["nvlink-down"], on) == ""
     assert taken_back(came("n1"), "n1", ["nvlink-down"], off) == "driver=590"
     assert taken_back(came("n1"), "n1", ["nvlink-down"], on) == ""
+
+
+# --- a cause covers those who are sick, and who is explained makes no other one ---------------------------------------
+
+
+def all_found(sightings: list[Sighting], members: dict[str, int], *known: Cause) -> list[str]:
+    opens = [opened(case_of(cause, 1, 0.0, 0.0, "")) for cause in known]
+    return [cause.factor for cause in find(sightings, members, LIMITS, 0.0, opens)]
+
+
+def of_racks(sick: int, racks: int, job: str = "", **factors: str) -> list[Sighting]:
+    """So many sick nodes in each of the first racks."""
+    jobs = (job,) if job else ()
+    sick_in = [(f"r{r}", f"n{r}-{i}") for r in range(racks) for i in range(sick)]
+    return [Sighting(node, "nvlink-down", 0.0, jobs, {"rack": rack, **factors}) for rack, node in sick_in]
+
+
+RACKS = {**{f"rack=r{r}": 8 for r in range(8)}, "driver=570": 64, "fleet": 64}
+
+
+def test_a_job_does_not_hide_that_as_many_other_nodes_with_the_same_driver_are_sick() -> None:
+    """30 of 48 sick nodes ran one job, which was named; the other 18 were treated one by one."""
+    sick = [*of_racks(6, 5, job="llama", driver="570"), *of_racks(6, 8, driver="570")[30:]]
+    assert all_found(sick, {**RACKS, "job=llama": 40}) == ["driver=570"]
+
+
+def test_what_a_job_that_is_already_suspected_leaves_unexplained_is_explained_by_what_is_wider() -> None:
+    sick = [*of_racks(6, 5, job="llama", driver="570"), *of_racks(6, 8, driver="570")[30:]]
+    first = Cause("job=llama", "nvlink-down", ("n0-0", "n0-1", "n0-2"), "why")
+    assert all_found(sick, {**RACKS, "job=llama": 40}, first) == ["driver=570"]
+
+
+def test_some_strays_elsewhere_do_not_make_a_jobs_fault_the_drivers() -> None:
+    sick = [*of_racks(8, 5, job="llama", driver="570"), *seen("n7-0", "n7-1", "n6-0", driver="570")]
+    assert all_found(sick, {**RACKS, "job=llama": 40}) == ["job=llama"]
+
+
+def test_half_of_the_nodes_of_every_rack_are_sick_by_their_driver_and_three_whole_racks_by_themselves() -> None:
+    assert all_found(of_racks(4, 8, driver="570"), RACKS) == ["driver=570"]
+    assert all_found(of_racks(8, 3, driver="570"), RACKS) == ["rack=r0", "rack=r1", "rack=r2"]
+
+
+def test_what_the_sick_nodes_share_as_much_is_named_beside_it() -> None:
+    members = {**RACKS, "image=ami-1": 64}
+    [cause] = find(of_racks(4, 8, driver="570", image="ami-1"), members, LIMITS, 0.0)
+    assert cause.factor == "driver=570"
+    assert "image=ami-1" in cause.why
+
+
+def test_who_is_explained_by_an_open_cause_makes_no_other_one() -> None:
+    """A lying agent was found, and then seven racks and a job were announced for the same."""
+    known = Cause("agent=v2", "nvlink-down", ("n0-0", "n0-1", "n0-2"), "why")
+    sick = of_racks(4, 8, job="llama", agent="v2", driver="570")
+    assert all_found(sick, RACKS, known) == []
+    assert all_found([*sick, *seen("m1", "m2", agent="v1", rack="r7")], {**RACKS, "rack=r7": 8}, known) == []
+
+
+def test_enough_others_beside_an_open_cause_are_one_by_themselves() -> None:
+    known = Cause("agent=v2", "nvlink-down", ("n0-0", "n0-1", "n0-2"), "why")
+    others = seen("m1", "m2", "m3", agent="v1", rack="r7")
+    assert all_found([*of_racks(2, 4, agent="v2"), *others], {**RACKS, "agent=v1": 40}, known) == ["rack=r7"]
+
+
+def test_what_a_roll_out_brings_is_named_though_a_rack_was_suspected_first_and_only_once() -> None:
+    slow = next(find_slow(seen("n1", "n2", "n3", driver="590", rack="r1"), {"fleet": 64, "driver=590": 3}, LIMITS))
+    sick = seen("n1", "n2", "n3", driver="590", rack="r1", agent="v2")
+    rack, agent = (Cause(key, "nvlink-down", ("n1", "n2", "n3"), "why") for key in ("rack=r1", "agent=v2"))
+    assert is_news(slow, sick, [opened(case_of(rack, 1, 0.0, 0.0, ""))], LIMITS)
+    assert not is_news(slow, sick, [opened(case_of(agent, 1, 0.0, 0.0, ""))], LIMITS)

@@ -411,3 +411,69 @@ def test_an_object_that_is_deleted_while_its_node_is_out_of_reach_frees_no_ranks
     w.passes(8 * HOUR)
     assert w.facts("two-attempts") == []
     assert w.world.jobs["llama"].attempt == 2
+
+
+def comes_and_goes(w: Ward, times: int, every_s: float = 1200.0) -> Ward:
+    """A rack is away for five minutes of every twenty."""
+
+    def goes() -> None:
+        w.world.network.cut(names(8, 8), "control", 300.0)
+
+    for i in range(times):
+        w.world.after(i * every_s, goes)
+    return w
+
+
+def told(w: Ward) -> list[str]:
+    return [n.title for n in w.run.mailbox.notices]
+
+
+@pytest.mark.parametrize("every_s", [1200.0, 600.0, 3300.0])
+def test_a_rack_that_comes_and_goes_for_a_day_is_told_as_that_once_a_day_and_over_when_it_is(every_s: float) -> None:
+    """People heard "is over" after a quarter of an hour, and nothing for the 26 hours that it went on."""
+    w = ward()
+    times = int(26 * HOUR / every_s)
+    last = w.world.now + (times - 1) * every_s + 300.0
+    comes_and_goes(w, times, every_s).passes(26 * HOUR)
+    assert told(w) == ["8 nodes are away together", "8 nodes come and go together", "8 nodes come and go together"]
+    second, third = w.run.mailbox.notices[1:]
+    assert "3 times within" in second.body
+    assert "rack" in second.body
+    assert "sickbay case split absence." in second.body
+    assert third.at - second.at > 20 * HOUR
+    w.passes(3 * HOUR)
+    assert told(w)[3:] == ["The absence of 8 nodes is over"]
+    assert w.run.mailbox.notices[-1].at > last + HOUR
+    assert w.treatments() == []
+
+
+def test_a_rack_that_goes_away_twice_within_the_hour_is_told_at_its_beginning_and_when_it_is_over() -> None:
+    w = comes_and_goes(ward(), 2)
+    w.passes(5 * HOUR)
+    assert told(w) == ["8 nodes are away together", "The absence of 8 nodes is over"]
+    assert "went away 2 times" in w.run.mailbox.notices[-1].body
+
+
+def test_a_new_leader_neither_repeats_nor_forgets_what_was_told_of_a_rack_that_comes_and_goes() -> None:
+    w = comes_and_goes(ward(), 12)
+    for _ in range(10):
+        w.passes(1700.0).crash(back_after=20.0)
+    w.passes(4 * HOUR)
+    assert told(w) == ["8 nodes are away together", "8 nodes come and go together", "The absence of 8 nodes is over"]
+
+
+def test_a_rack_that_goes_away_again_after_hours_is_another_incident() -> None:
+    w = comes_and_goes(ward(), 2, 4 * HOUR)
+    w.passes(8 * HOUR)
+    assert told(w) == 2 * ["8 nodes are away together", "The absence of 8 nodes is over"]
+
+
+def test_those_still_away_when_the_absence_of_many_is_over_are_named() -> None:
+    w = ward()
+    w.passes(600.0)
+    cut = w.world.network.cut(names(0, 20), "power", for_s=30 * HOUR)
+    w.passes(HOUR)
+    w.world.network.mend(cut, names(0, 19))
+    w.passes(2 * HOUR)
+    (over,) = [n for n in w.run.mailbox.notices if n.title == "The absence of 20 nodes is over"]
+    assert "node-0019" in over.body

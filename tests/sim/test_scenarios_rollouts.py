@@ -5,11 +5,14 @@ Marked scenarios show what the brain does not bear yet; whoever mends it takes t
 
 from __future__ import annotations
 
+from functools import partial
+from random import Random
+
 import pytest
 
 from sickbay.model import Verb
-from sickbay.settings import Policy
-from tests.sim.ward import Ward, names
+from sickbay.settings import Limit, Policy
+from tests.sim.ward import Ward, a_policy, names
 
 HOUR = 3600.0
 
@@ -85,3 +88,41 @@ def test_a_driver_that_is_taken_back_leaves_no_node_behind() -> None:
     w.passes(60 * HOUR)
     closed = [n.name for n in w.world.nodes.values() if not n.serving()]
     assert closed == [], w.story()
+
+
+def suspected(w: Ward) -> list[str]:
+    """What people were told to be a cause, in order."""
+    urgent = [n.title.partition(":")[0] for n in w.run.mailbox.notices if n.level == "urgent"]
+    return [what for what in urgent if "=" in what]
+
+
+def falls_ill(w: Ward, name: str) -> None:
+    w.world.strike("nvlink_down_after_boot", name, 0, cure="replace")
+
+
+@pytest.mark.parametrize("with_jobs", [True, False])
+def test_a_job_on_some_of_the_nodes_does_not_hide_that_most_of_the_fleet_is_sick_alike(with_jobs: bool) -> None:
+    """Of 48 nodes that fell ill within 24 seconds 30 had one job, which was suspected: 18 others were treated."""
+    ten = Limit(percent=10, at_least=2)
+    w = Ward(64, policy=a_policy(max_out=ten, max_out_fleet=ten, at_once=Limit(percent=5, at_least=1)))
+    if with_jobs:
+        w.submit(nodes=names(0, 40))
+    w.passes(600.0)
+    order = list(names(0, 64))
+    Random(3).shuffle(order)
+    for i, name in enumerate(order[:48]):
+        w.world.after(i * 0.5, partial(falls_ill, w, name))
+    w.passes(12 * HOUR)
+    assert w.treatments() == []
+    assert "driver=580.105.08" in suspected(w)
+    assert len(suspected(w)) <= 4
+
+
+def test_a_lying_agent_is_told_once_and_no_rack_or_job_is_suspected_for_what_it_says() -> None:
+    """Seven racks and a job were announced for the same, already explained fault: nine urgent notices."""
+    w = Ward(64, policy=a_policy(max_out=Limit(percent=10, at_least=2)))
+    w.submit(nodes=names(0, 40))
+    w.passes(600.0)
+    w.world.rollouts.begin("agent", "v2", every_s=60.0, bad_share=0.7, harm="lying")
+    w.passes(24 * HOUR)
+    assert suspected(w) == ["agent=v2"]

@@ -15,6 +15,7 @@ from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import absence as core
+from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
 from sickbay.core import keeping
 from sickbay.core.turn import Now
@@ -44,6 +45,7 @@ class Absences:
         self._back: dict[str, float] = {}  # who was one, and since when he is not
         self._seen: tuple[object, ...] = ()
         self._theirs: set[str] = set()  # left to people
+        self._told: stories.Story | None = None  # where its record cannot be read
         self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
         self.over = ""  # why its case has ended by itself, until that is written
         self.due: float | None = None  # watch time of the next look that time alone makes necessary
@@ -104,7 +106,8 @@ class Absences:
             self._let_people_have_it(replace(deleted, phase=Phase.DISMISSED), now)
         case = self._case()
         if not self._view.away and case is None and not self._members:
-            self.due = None
+            self._close_story(now)
+            self._ask_for(self._over_at())
             return
         self._stamp(now)
         self._take_back(now)
@@ -122,7 +125,38 @@ class Absences:
             self._go_on(case, case.absence, away, scope, now)
         elif scope and core.lasts(away, now.watch):
             self._open([a for a in away if core.belongs(a, scope)], scope, len(company) - len(away), now)
+        elif not scope:
+            self._close_story(now)
         self._count(everybody, now)
+
+    # -- what people know of it, which outlives its cases
+
+    def _record(self) -> NodeRecord:
+        known = self._view.records.get(core.NAME)
+        return known.value if known else NodeRecord(core.NAME, cluster=self._settings.cluster)
+
+    def _story(self) -> stories.Story | None:
+        return stories.read(self._record()) or (self._told if self._unkept() else None)
+
+    def _over_at(self) -> float | None:
+        return stories.over_at(self._story(), self._record().past, self._let_go)
+
+    def _close_story(self, now: Now) -> None:
+        """That it is over is said when it is: an hour after its last case, if nobody went away together since."""
+        story, at = self._story(), self._over_at()
+        if story is None or at is None or now.watch < at:
+            return
+        record = stories.written(self._record(), None)
+        alone = sorted(a.node for a in self._away(now) if not a.held)
+        told = words.over(f"{core.NAME}.{record.last_n}", story, alone, now.wall)
+        self._told = None
+        self._unsaid[told.key] = ("record", core.NAME, told)
+        self._records.put_record(replace(record, notices=keeping.owed(record.notices, (told,))))
+
+    def _ask_for(self, due: float | None) -> None:
+        if due != self.due:
+            self.due = due
+            self._view.due("node", core.NAME, due)
 
     def _stamp(self, now: Now) -> None:
         """Since when each is away. A node whose record knows it from the leader before has been away as long."""
@@ -156,18 +190,22 @@ class Absences:
     def _open(self, away: list[core.Absentee], scope: tuple[str, ...], beside: int, now: Now) -> None:
         if not away:  # only those whose case was split
             return
-        known = self._view.records.get(core.NAME)
-        record = known.value if known else NodeRecord(core.NAME, cluster=self._settings.cluster)
-        ended = max([past.ended for past in record.past[-1:]] + [self._let_go])
+        record, story = self._record(), self._story()
         record = replace(record, last_n=max(record.last_n, *self._unread_numbers()) + 1)
         case = core.open_case(
             away, scope, self._view.members, beside, n=record.last_n, now=now.watch, at=now.wall,
             cluster=self._settings.cluster,
         )  # fmt: skip
-        if now.watch - ended > core.SAME_S and case.absence is not None:
-            case = self._telling(case, words.began(case, case.absence, now.wall, self._unkept()), "began")
-        self._missed = None
-        self._records.put_record(record)  # by itself, before the case: whoever deletes that does not take its number
+        absence = case.absence
+        assert absence is not None
+        if story is not None and stories.goes_on(story, stories.ended_at(record.past, self._let_go), absence.since):
+            case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
+        else:
+            story = stories.Story(absence.since, most=absence.most)
+            case = self._telling(case, words.began(case, absence, now.wall, self._unkept()), "began")
+        self._missed, self._told = None, story
+        # by itself, before the case: whoever deletes that does not take its number
+        self._records.put_record(stories.written(record, story))
         self._records.put_case(case, False, ())
         log.warning("case=%s opened: %s", case.id, case.journal[0].why)
 
@@ -176,19 +214,42 @@ class Absences:
         counted = core.counted(absence, away, scope, self._view.members, now.watch, left)
         mine = [a.node for a in away if core.belongs(a, counted.scope)]
         self._missed = {name: self._view.nodes[name].instance for name in mine}
-        fresh = replace(case, absence=counted)
+        fresh, story = replace(case, absence=counted), self._story() or stories.of_old(absence)
+        if stories.has_returned(absence, counted):
+            story = stories.again(story, counted.count)
         ending = core.ending(counted, case.approved, now.watch)
         if ending is not None:
+            story = replace(story, most=max(story.most, counted.most))
             self._end(*ending, case.approved, now)
-            if self._unkept():
-                self._drop(fresh, counted, ending[0], now)
-                return
-        elif news := core.news(counted, now.watch):
-            told = words.lost(fresh, counted, news, self._gpus(away), self._jobs_hurt(), now.wall, self._unkept())
-            fresh = self._telling(fresh, told, news)
+        else:
+            fresh, story = self._with_news(fresh, counted, story, away, now)
         grown = fresh.notices != case.notices or counted.scope != absence.scope or bool(left)
+        self._keep(case, fresh, story, keeping.NOW if grown else keeping.LATER_S)
+        if ending is not None and self._unkept():
+            self._drop(now)
+
+    def _keep(self, case: Case, fresh: Case, story: stories.Story, patience: float) -> None:
+        self._told = story
+        if story != stories.read(self._record()):
+            record = stories.written(self._record(), story)
+            self._records.put_record(record, patience=patience)
+            fresh = replace(fresh, record=record)
         if fresh != case:
-            self._records.put_case(fresh, False, (), patience=keeping.NOW if grown else keeping.LATER_S)
+            self._records.put_case(fresh, False, (), patience=patience)
+
+    def _with_news(
+        self, case: Case, absence: Absence, story: stories.Story, away: list[core.Absentee], now: Now
+    ) -> tuple[Case, stories.Story]:
+        """What people are told now, if anything: how long it lasts, or that they come and go."""
+        day = stories.news(story, now.watch)
+        if not absence.count or day == stories.UNTOLD:
+            return case, story
+        story, unkept = replace(story, day=day, most=max(story.most, absence.most)), self._unkept()
+        if story.times == 1:
+            told = words.lost(case, absence, day, self._gpus(away), self._jobs_hurt(), now.wall, unkept)
+        else:
+            told = words.comes_and_goes(case, absence, story, day, self._jobs_hurt(), now.watch, now.wall, unkept)
+        return self._telling(case, told, told.key.partition("/")[2]), story
 
     def _left(self, absence: Absence, away: list[core.Absentee]) -> int:
         """How many are missed no more without being back: taken away, held by somebody, or another machine by now. Who
@@ -227,18 +288,18 @@ class Absences:
         named = [case.rpartition(".") for case in self._view.off.cases]
         return (0, *(int(n) for name, _, n in named if name == core.NAME and n.isdigit()))
 
-    def _drop(self, case: Case, absence: Absence, why: str, now: Now) -> None:
+    def _drop(self, now: Now) -> None:
         """Nobody decides about a case that cannot be written: without this it would never end, and who went away next
         would be counted in it without a word."""
-        if told := words.ended(case, absence, why, now.wall):
-            self._unsaid[told.key] = ("node", case.node, told)
         self._view.cases.pop(core.NAME, None)
         self.over, self._seen, self._let_go = "", (), now.watch
 
     def _let_people_have_it(self, case: Case, now: Now) -> None:
         self.ended(case, now)
+        self._told = None
+        self._records.put_record(stories.written(self._record(), None))
         why = f"somebody deleted the record of {case.id}, which closes it"
-        if case.absence is not None and (told := words.ended(case, case.absence, why, now.wall)):
+        if case.absence is not None and (told := words.left(case, case.absence, why, now.wall)):
             self._unsaid[told.key] = ("node", case.node, told)
 
     def ended(self, case: Case, now: Now) -> None:
@@ -273,7 +334,11 @@ class Absences:
 
     def _next_look(self, case: Case | None, now: Now) -> float | None:
         times = [since + core.COUNTED_S for since in self._view.away.values() if since is not None]
-        times += core.next_look(case.absence) if case is not None and case.absence is not None else []
+        if case is not None and case.absence is not None:
+            times += core.next_look(case.absence)
+            times += [stories.next_news(story)] if (story := self._story()) is not None else []
+        elif (over := self._over_at()) is not None:
+            times.append(over)
         return min((t for t in times if t > now.watch), default=None)
 
     def _gpus(self, away: list[core.Absentee]) -> int:

@@ -6,7 +6,7 @@ controller/desk.py; treats nothing.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import ChainMap, Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -84,12 +84,10 @@ class Monitor:
         if not self._slow:
             return
         self._slow = False
-        found = causes.find_slow(self._records.ledger.sightings, self._view.members, self._settings.controller)
-        for cause in found:
-            if not self._is_known(cause):
+        limits, sightings = self._settings.controller, self._records.ledger.sightings
+        for cause in causes.find_slow(sightings, self._view.members, limits):
+            if causes.is_news(cause, sightings, self._known(), limits):
                 self._open(cause, now)
-                for name in cause.nodes:
-                    self._view.touch_node(name)
 
     def tend(self, now: Now) -> None:
         """Once an hour: causes that are over, and a word about those that are not."""
@@ -152,12 +150,17 @@ class Monitor:
             self._sightings.popleft()
         if len(self._sightings) < limits.common_cause_nodes:
             return
-        for cause in causes.find(self._sightings, self._view.members, limits, now.watch):
-            if self._is_known(cause):
-                continue
+        for cause in causes.find(self._sightings, self._members(), limits, now.watch, self._known()):
             self._open(cause, now)
-            for name in cause.nodes:
-                self._view.touch_node(name)
+
+    def _known(self) -> list[causes.Open]:
+        return [causes.opened(s.value) for s in self._view.cases.values() if s.value.factor and not s.value.absence]
+
+    def _members(self) -> ChainMap[str, int]:
+        """Nodes per factor, and per job that ran on a sick one."""
+        jobs = {job for s in self._sightings for job in s.jobs}
+        sizes = {f"job={job}": len(self._view.jobs[job].nodes) for job in jobs if job in self._view.jobs}
+        return ChainMap(sizes, self._view.members)
 
     def _is_known(self, cause: causes.Cause) -> bool:
         if cause.factor in self._view.off.nodes:
@@ -166,6 +169,10 @@ class Monitor:
         return stored is not None and any(d.fault == cause.fault for d in stored.value.diagnoses)
 
     def _open(self, cause: causes.Cause, now: Now) -> None:
+        if self._is_known(cause):
+            return
+        for name in cause.nodes:
+            self._view.touch_node(name)
         stored = self._view.cases.get(cause.factor)
         if stored is not None:
             self._records.put_case(causes.widen(stored.value, cause, now.wall), False, ())

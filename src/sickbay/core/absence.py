@@ -248,22 +248,10 @@ def ending(absence: Absence, approved: Sequence[Verb], now: float) -> tuple[str,
     return None
 
 
-def news(absence: Absence, now: float) -> str:
-    """What people are told now by the clock alone: once after an hour, then once a day; "" if they know."""
-    if not absence.count or now < absence.since + LOST_S:
-        return ""
-    days = int((now - absence.since) // DAY_S)
-    due = f"day-{days}" if days and "lost" in absence.told else "lost"
-    return due if due not in absence.told else ""
-
-
 def next_look(absence: Absence) -> list[float]:
-    """Watch times at which time alone changes something."""
-    days = max((int(what[4:]) for what in absence.told if what.startswith("day-")), default=0)
-    times = [absence.since + (LOST_S if "lost" not in absence.told else (days + 1) * DAY_S)]
-    times += [absence.all_back + ENDS_S] if absence.all_back is not None else []
-    times += [absence.mostly_back + MOSTLY_S] if absence.mostly_back is not None else []
-    return times
+    """Watch times at which time alone ends it."""
+    times = [absence.all_back + ENDS_S] if absence.all_back is not None else []
+    return times + ([absence.mostly_back + MOSTLY_S] if absence.mostly_back is not None else [])
 
 
 # --- one node that is away alone --------------------------------------------------------------------------------------

@@ -1,15 +1,17 @@
-"""What people are told when many nodes are away together: that it began, what is lost after an hour, that it is over.
+"""What people are told when many nodes are away together: that it began, after an hour what is lost or that they come
+and go, that it is over.
 
-Called by core/explain.py and controller/absences.py. At most three notices an incident, and one for each further day.
-It decides nothing.
+Called by core/explain.py and controller/absences.py. At most three notices an incident, and one for each further day
+(core/absence_story.py). It decides nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sickbay.core.absence_story import Story
 from sickbay.core.naming import named
-from sickbay.model import Absence, Case, Notice, Phase
+from sickbay.model import Absence, Case, Notice
 
 NAMED = 8
 
@@ -27,31 +29,65 @@ def began(case: Case, absence: Absence, at: float, unkept: str = "") -> Notice:
     return Notice(f"{case.id}/began", "urgent", title, "\n".join(body), case.id, at)
 
 
-def lost(
-    case: Case, absence: Absence, news: str, gpus: int, jobs: Sequence[str], at: float, unkept: str = ""
-) -> Notice:
-    """After an hour (`news` is "lost"), and once a day while it lasts ("day-2")."""
-    standing = f"Jobs that stand still for it: {named(jobs, NAMED)}." if jobs else ""
+def lost(case: Case, absence: Absence, day: int, gpus: int, jobs: Sequence[str], at: float, unkept: str = "") -> Notice:
+    """After an hour (`day` is 0), and once a day while it lasts."""
+    how_long = f"{day} day" + ("s" if day != 1 else "") if day else "an hour"
     body = [
-        f"{_nodes(absence.count)} ({gpus} GPUs) have been away for {_how_long(news)}: "
+        f"{_nodes(absence.count)} ({gpus} GPUs) have been away for {how_long}: "
         f"{named(absence.names, NAMED, absence.most)}. What they share: {absence.shared}.",
-        *([standing] if standing else []),
+        *_standing(jobs),
         _choices(case, unkept),
     ]
-    title = f"{_nodes(absence.count)} have been away for {_how_long(news)}"
-    return Notice(f"{case.id}/{news}", "urgent", title, "\n".join(body), case.id, at)
+    title = f"{_nodes(absence.count)} have been away for {how_long}"
+    return Notice(f"{case.id}/{f'day-{day}' if day else 'lost'}", "urgent", title, "\n".join(body), case.id, at)
 
 
-def ended(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
-    """Nothing where nobody was told that it began: it is the return of an incident that people know."""
-    if "began" not in absence.told:
+def comes_and_goes(
+    case: Case, absence: Absence, story: Story, day: int, jobs: Sequence[str], now: float, at: float, unkept: str = ""
+) -> Notice:
+    """When it has come back for the second time or after an hour, and once a day while that goes on."""
+    body = [
+        f"{_nodes(absence.count)} are away together again: {named(absence.names, NAMED, absence.most)}. They went away "
+        f"{story.times} times within {_span(now - story.began)}. What they share: {absence.shared}. Look there first: "
+        "each time that they stay away for long, the work on them is evicted.",
+        *_standing(jobs),
+        "You hear of it once a day while it goes on, and when nobody has gone away for an hour.",
+        _choices(case, unkept),
+        ""
+        if unkept
+        else "Each time has a case of its own, which ends ten minutes after they are back; the number of "
+        "the one that is open: sickbay cases.",
+    ]
+    title = f"{_nodes(absence.most)} come and go together"
+    return Notice(f"{case.id}/comes-and-goes/{day}", "urgent", title, "\n".join(filter(None, body)), case.id, at)
+
+
+def left(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
+    """A person closed it. Nothing where people heard nothing in this case: it is the return of what they know."""
+    if not absence.told:
         return None
-    left = case.phase is Phase.DISMISSED
-    how = "left to people" if left else "over"
     body = f"{why[:1].upper()}{why[1:]}. At its worst {absence.most} were away."
-    if left:
-        body += " Who is still away is yours for the time of policy.quiet_s; who is away after that is counted anew."
-    return Notice(f"{case.id}/over", "info", f"The absence of {_nodes(absence.most)} is {how}", body, case.id, at)
+    body += " Who is still away is yours for the time of policy.quiet_s; who is away after that is counted anew."
+    title = f"The absence of {_nodes(absence.most)} is left to people"
+    return Notice(f"{case.id}/over", "info", title, body, case.id, at)
+
+
+def over(case: str, story: Story, away: Sequence[str], at: float) -> Notice:
+    """An hour after the last case of it. `away`: who is by then, alone."""
+    often = f"They went away {story.times} times. " if story.times > 1 else ""
+    body = f"Its nodes have not gone away together for an hour. {often}At its worst {story.most} were away."
+    if away:
+        body += f" Away now, each by itself: {named(away, NAMED)}. What is done about one: sickbay why {away[0]}."
+    return Notice(f"{case}/over", "info", f"The absence of {_nodes(story.most)} is over", body, case, at)
+
+
+def _standing(jobs: Sequence[str]) -> list[str]:
+    return [f"Jobs that stand still for it: {named(jobs, NAMED)}."] if jobs else []
+
+
+def _span(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} hours"
 
 
 def _choices(case: Case, unkept: str) -> str:
@@ -62,11 +98,6 @@ def _choices(case: Case, unkept: str) -> str:
         f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
         "(exchange those still away)."
     )
-
-
-def _how_long(news: str) -> str:
-    days = news.removeprefix("day-")
-    return "an hour" if news == "lost" else f"{days} day" + ("s" if days != "1" else "")
 
 
 def _nodes(count: int) -> str:

@@ -8,7 +8,7 @@ A bad driver once made a fleet report NVLink down after boot and an automaton re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import comb
 
@@ -24,51 +24,133 @@ class Cause:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Open:
+    """What an open case about a common cause explains."""
+
+    factor: str
+    faults: frozenset[str]
+    nodes: frozenset[str] = frozenset()  # of a job: on which they showed it together, wherever it runs by now
+
+    def explains(self, s: Sighting) -> bool:
+        name, _, value = self.factor.partition("=")
+        carried = value in s.jobs if name == JOB else s.factors.get(name) == value
+        return s.fault in self.faults and (carried or s.node in self.nodes)
+
+
+def opened(case: Case) -> Open:
+    is_job = case.factor.startswith(f"{JOB}=")
+    nodes = frozenset(d.place.node for d in case.diagnoses) if is_job else frozenset()
+    return Open(case.factor, frozenset(d.fault for d in case.diagnoses), nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A value that some of the sick nodes have in common."""
+
+    factor: str
+    hit: frozenset[str]  # sick nodes with it
+    fresh: frozenset[str]  # of these, whom nothing explains yet
+    members: int  # nodes with it, well or sick
+    share: float
+    alike: tuple[str, ...] = ()  # other values that the same nodes share
+
+    def is_cause(self, limits: ControllerSettings) -> bool:
+        """By those alone whom nothing explains yet."""
+        if len(self.fresh) < limits.common_cause_nodes:
+            return False
+        others = self.members - len(self.hit - self.fresh)
+        return self.is_job or len(self.fresh) / max(1, others) >= limits.common_share
+
+    @property
+    def is_job(self) -> bool:
+        return self.factor.startswith(f"{JOB}=")
+
+    def is_wider(self, than: _Shared, limits: ControllerSettings) -> bool:
+        """Does it explain those too, and others beside them who are about as often sick? Three racks that are all ill
+        among eight are three racks; some of each rack are no rack."""
+        beside = len(self.hit - than.hit)
+        if beside < limits.common_cause_nodes or self.share < limits.common_share:
+            return False
+        if len(self.hit) <= len(than.hit) or not than.fresh <= self.hit:
+            return False
+        return beside / max(1, self.members - than.members) >= ALIKE * than.share
+
+
+JOB = "job"
+ALIKE = 0.5  # so often, compared with those who share something narrower, are the others ill
+
+
 def find(
-    sightings: Iterable[Sighting], members: Mapping[str, int], limits: ControllerSettings, now: float
-) -> Iterator[Cause]:
-    """For each fault the most telling factor that enough of its sightings share. `members`: nodes per factor."""
+    sightings: Iterable[Sighting], members: Mapping[str, int], limits: ControllerSettings, now: float,
+    known: Sequence[Open] = (),
+) -> Iterator[Cause]:  # fmt: skip
+    """For each fault what its sightings share, until too few are left that nothing explains; of several the most
+    telling. `members`: nodes per factor, and per job. `known`: open causes: whom they explain makes no further one."""
     by_fault: dict[str, list[Sighting]] = defaultdict(list)
     for s in sightings:
         by_fault[s.fault].append(s)
     for fault, seen in sorted(by_fault.items()):
-        cause = _of_one_job(fault, seen, limits, now) or _of_one_factor(fault, seen, members, limits, now)
-        if cause is not None:
-            yield cause
+        explained = {s.node for s in seen if any(one.explains(s) for one in known)}
+        while (shared := _most_telling(seen, explained, members, limits, now)) is not None:
+            yield Cause(shared.factor, fault, tuple(sorted(shared.hit)), _why(shared, limits))
+            explained |= shared.hit
 
 
-def _of_one_job(fault: str, seen: list[Sighting], limits: ControllerSettings, now: float) -> Cause | None:
-    nodes: dict[str, set[str]] = defaultdict(set)
-    for s in seen:
-        if now - s.seen <= limits.common_cause_s:
-            for job in s.jobs:
-                nodes[job].add(s.node)
-    for job, hit in sorted(nodes.items()):
-        if len(hit) >= limits.common_cause_nodes:
-            why = f"{len(hit)} nodes of job {job} show it within {limits.common_cause_s:.0f} seconds"
-            return Cause(f"job={job}", fault, tuple(sorted(hit)), why)
+def _most_telling(
+    seen: Sequence[Sighting], explained: Set[str], members: Mapping[str, int], limits: ControllerSettings, now: float
+) -> _Shared | None:
+    """A job before anything else, then what most of its nodes show; unless something wider shows itself beside it. Of
+    48 sick nodes 30 had one job: it was named, and the other 18 were rebooted, power-cycled and replaced."""
+    shared = _shared(seen, explained, members, limits, now)
+    causes = [one for one in shared if one.is_cause(limits)]
+    best = max(causes, key=lambda one: (one.is_job, one.share), default=None)
+    while best is not None:
+        wider = max((one for one in shared if one.is_wider(best, limits)), key=lambda one: one.share, default=None)
+        if wider is None:
+            same = [one.factor for one in shared if (one.hit, one.members) == (best.hit, best.members)]
+            return replace(best, alike=tuple(factor for factor in same if factor != best.factor))
+        best = wider
     return None
 
 
-def _of_one_factor(
-    fault: str, seen: list[Sighting], members: Mapping[str, int], limits: ControllerSettings, now: float
-) -> Cause | None:
+def _shared(
+    seen: Iterable[Sighting], explained: Set[str], members: Mapping[str, int], limits: ControllerSettings, now: float
+) -> list[_Shared]:
     nodes: dict[str, set[str]] = defaultdict(set)
     for s in seen:
-        if now - s.seen <= limits.common_factor_s:
-            for name, value in s.factors.items():
-                nodes[f"{name}={value}"].add(s.node)
-    best: tuple[float, str] | None = None
-    for factor, hit in sorted(nodes.items()):
-        share = len(hit) / max(1, members.get(factor, 0))
-        if len(hit) >= limits.common_cause_nodes and share >= limits.common_share and (best is None or share > best[0]):
-            best = (share, factor)
-    if best is None:
-        return None
-    share, factor = best
-    hit = nodes[factor]
-    why = f"{len(hit)} nodes, {share:.0%} of those with {factor}, show it in {limits.common_factor_s / 60:.0f} minutes"
-    return Cause(factor, fault, tuple(sorted(hit)), why)
+        for key in _values(s, limits, now):
+            nodes[key].add(s.node)
+    found = []
+    for key, hit in sorted(nodes.items()):
+        total = max(members.get(key, 0), len(hit))
+        found.append(_Shared(key, frozenset(hit), frozenset(hit - explained), total, len(hit) / total))
+    return found
+
+
+def _values(s: Sighting, limits: ControllerSettings, now: float) -> Iterator[str]:
+    if now - s.seen <= limits.common_cause_s:
+        yield from (f"{JOB}={job}" for job in s.jobs)
+    if now - s.seen <= limits.common_factor_s:
+        yield from (f"{name}={value}" for name, value in s.factors.items())
+
+
+def _why(shared: _Shared, limits: ControllerSettings) -> str:
+    n, factor = len(shared.hit), shared.factor
+    if shared.is_job:
+        return f"{n} nodes of job {factor.partition('=')[2]} show it within {limits.common_cause_s:.0f} seconds"
+    also = f" (as many of those with {', '.join(shared.alike[:3])})" if shared.alike else ""
+    minutes = limits.common_factor_s / 60
+    return f"{n} nodes, {shared.share:.0%} of those with {factor}{also}, show it in {minutes:.0f} minutes"
+
+
+def is_news(cause: Cause, sightings: Iterable[Sighting], known: Sequence[Open], limits: ControllerSettings) -> bool:
+    """Does a slow one explain enough nodes that no open cause of its kind does? A rack or a job that was suspected
+    first does not hide the driver: that must not be spread."""
+    software = [one for one in known if one.factor.partition("=")[0] in SOFTWARE]
+    seen = [s for s in sightings if s.fault == cause.fault and s.node in cause.nodes]
+    explained = {s.node for s in seen if any(one.explains(s) for one in software)}
+    return len(set(cause.nodes) - explained) >= limits.common_cause_nodes
 
 
 # --- slow roll-outs ---------------------------------------------------------------------------------------------------

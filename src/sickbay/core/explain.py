@@ -55,9 +55,6 @@ LEVELS: dict[Phase, str] = {
 }
 
 
-ENDED = frozenset({Phase.RESOLVED, Phase.DISMISSED})
-
-
 def headline(diagnoses: Sequence[Diagnosis], catalog: Catalog) -> str:
     """The worst diagnosis in one clause."""
     if not diagnoses:
@@ -74,7 +71,7 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     if level is None or (case.newcomer and case.phase is not Phase.ESCALATED):
         return None
     if case.absence is not None:
-        return absence_words.ended(case, case.absence, why, at) if case.phase in ENDED else None
+        return absence_words.left(case, case.absence, why, at) if case.phase is Phase.DISMISSED else None
     if case.phase is Phase.DISMISSED and not case.ours and quiet.let_go_by_us(case):
         return None  # never marked, and the one case about what many share has told people
     if _is_known(case):

@@ -1,0 +1,87 @@
+"""One incident of nodes that are away together: how often they went, and what people were told of it.
+
+Each time is a case of its own; who goes away again within an hour goes on with the same story. A rack that came and
+went for a day was told of as "over" after a quarter of an hour, and never again. The story outlives its cases and a
+leader: it is kept in `told` of the record about absences. Pure; called by controller/absences.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sickbay.core.absence import DAY_S, LOST_S, SAME_S
+from sickbay.model import Absence, NodeRecord, Past, Phase
+
+OFTEN = 3  # times: then it is no accident, and people hear that it comes and goes
+PREFIX = "absence/"  # of its keys in NodeRecord.told
+UNTOLD = -1  # people know that it began, and nothing more
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    began: float  # watch time at which the first was missed
+    times: int = 1  # that they went away
+    most: int = 0  # away at its worst
+    day: int = UNTOLD  # the last day of it that people were told of; 0: after an hour, or when it had come back twice
+
+
+def read(record: NodeRecord) -> Story | None:
+    told = {key.removeprefix(PREFIX): value for key, value in record.told.items() if key.startswith(PREFIX)}
+    if "began" not in told:
+        return None
+    return Story(told["began"], *(int(told.get(key, 0)) for key in ("times", "most", "day")))
+
+
+def written(record: NodeRecord, story: Story | None) -> NodeRecord:
+    told = {key: value for key, value in record.told.items() if not key.startswith(PREFIX)}
+    if story is not None:
+        named = {"began": story.began, "times": story.times, "most": story.most, "day": story.day}
+        told |= {f"{PREFIX}{key}": float(value) for key, value in named.items()}
+    return replace(record, told=told)
+
+
+def of_old(absence: Absence) -> Story:
+    """Of a case that an earlier version opened."""
+    return Story(absence.since, 1, absence.most, 0 if "lost" in absence.told else UNTOLD)
+
+
+def goes_on(story: Story | None, ended: float, since: float) -> bool:
+    """Do those who went away then go on with it? Not if no case of it has ended: then nobody heard that it began."""
+    return story is not None and ended >= story.began and since - ended <= SAME_S
+
+
+def again(story: Story, count: int) -> Story:
+    return replace(story, times=story.times + 1, most=max(story.most, count))
+
+
+def has_returned(before: Absence, after: Absence) -> bool:
+    """All were back, for less than ends a case, and some are away again."""
+    return before.all_back is not None and after.all_back is None
+
+
+def news(story: Story, now: float) -> int:
+    """The day of it that people are told of now, 0 for the first word after the beginning; UNTOLD if they know."""
+    if story.day == UNTOLD:
+        return 0 if story.times >= OFTEN or now >= story.began + LOST_S else UNTOLD
+    days = int((now - story.began) // DAY_S)
+    return days if days > story.day else UNTOLD
+
+
+def next_news(story: Story) -> float:
+    return story.began + (LOST_S if story.day == UNTOLD else (story.day + 1) * DAY_S)
+
+
+def ended_at(past: Sequence[Past], let_go: float) -> float:
+    """When the last case ended. `past`: of the record. `let_go`: when one ended that could not be kept."""
+    return max([p.ended for p in past[-1:]] + [let_go])
+
+
+def over_at(story: Story | None, past: Sequence[Past], let_go: float) -> float | None:
+    """When it is over if nobody goes away until then; None while nothing has ended, or if people closed it: they know
+    that."""
+    ended = ended_at(past, let_go)
+    if story is None or ended < story.began:
+        return None
+    closed = any(p.ended == ended and p.end == Phase.DISMISSED.value for p in past[-1:])
+    return None if closed else ended + SAME_S

@@ -1,0 +1,76 @@
+"""One incident of nodes that go away together, also when they come and go: what people are told, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sickbay.core.absence_story import (
+    UNTOLD,
+    Story,
+    again,
+    ended_at,
+    goes_on,
+    has_returned,
+    news,
+    next_news,
+    over_at,
+    read,
+    written,
+)
+from sickbay.model import Absence, NodeRecord, Past
+
+HOUR, DAY = 3_600.0, 86_400.0
+NEVER = float("-inf")
+BEGAN = Story(100.0, most=8)
+
+
+def past(ended: float, end: str = "RESOLVED") -> tuple[Past, ...]:
+    return (Past("absence.1", "nodes-absent", "", None, end, False, ended, 0.0),)
+
+
+def test_it_is_read_as_it_was_written_beside_what_else_was_told() -> None:
+    record = NodeRecord("absence", told={"recurring": 5.0})
+    kept = written(record, Story(100.0, 3, 8, 0))
+    assert read(kept) == Story(100.0, 3, 8, 0)
+    assert read(record) is None
+    assert written(kept, None) == record
+
+
+def test_after_the_beginning_people_hear_of_it_after_an_hour_and_then_once_a_day() -> None:
+    assert news(BEGAN, 100.0 + HOUR - 1) == UNTOLD
+    assert news(BEGAN, next_news(BEGAN)) == 0
+    told = replace(BEGAN, day=0)
+    assert news(told, 100.0 + DAY - 1) == UNTOLD
+    assert news(told, next_news(told)) == 1
+    assert news(replace(BEGAN, day=1), 100.0 + 1.5 * DAY) == UNTOLD
+
+
+def test_when_they_go_away_for_the_third_time_people_hear_it_at_once() -> None:
+    twice = again(BEGAN, 8)
+    assert news(twice, 200.0) == UNTOLD
+    assert news(again(twice, 8), 200.0) == 0
+    assert news(replace(again(twice, 8), day=0), 300.0) == UNTOLD
+
+
+def test_who_goes_away_within_an_hour_goes_on_with_it() -> None:
+    assert goes_on(BEGAN, 1_000.0, 1_000.0 + HOUR)
+    assert not goes_on(BEGAN, 1_000.0, 1_001.0 + HOUR)
+    assert not goes_on(None, 1_000.0, 1_001.0)
+
+
+def test_a_story_of_which_no_case_was_ever_written_is_begun_anew() -> None:
+    assert not goes_on(BEGAN, ended_at(past(50.0), NEVER), 200.0)
+    assert over_at(BEGAN, past(50.0), NEVER) is None
+
+
+def test_it_is_over_an_hour_after_its_last_case_unless_people_closed_that() -> None:
+    assert over_at(BEGAN, past(1_000.0), NEVER) == 1_000.0 + HOUR
+    assert over_at(BEGAN, past(1_000.0, "DISMISSED"), NEVER) is None
+    assert over_at(BEGAN, (), 1_000.0) == 1_000.0 + HOUR
+    assert over_at(None, past(1_000.0), NEVER) is None
+
+
+def test_who_is_back_and_goes_away_before_the_case_has_ended_has_returned_too() -> None:
+    away = Absence(("fleet",), "nothing", 0.0, 3, 3)
+    assert has_returned(replace(away, all_back=50.0), away)
+    assert not has_returned(away, away)
