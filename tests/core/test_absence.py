@@ -220,6 +220,13 @@ def test_who_went_away_before_it_was_split_is_alone_and_before_it_was_closed_is_
     assert absence.is_left(500.0, Ledger(left_at=500.0), 60.0, 559.0)
     assert not absence.is_left(500.0, Ledger(left_at=500.0), 60.0, 560.0)
     assert not absence.is_left(501.0, Ledger(left_at=500.0), 60.0, 510.0)
+
+
+def test_what_nobody_has_decided_yet_holds_for_nobody() -> None:
+    none = Ledger()
+    assert not absence.is_left(none.left_at, none, 60.0, 10.0)
+    assert not absence.is_alone(none.split_at, none)
+    assert not absence.is_exchanged(none.replaced_at, none)
     assert not absence.is_alone(0.0, Ledger())
 
 

@@ -11,6 +11,7 @@ from sickbay.core.absence_story import (
     ended_at,
     goes_on,
     has_returned,
+    is_cut_short,
     news,
     next_news,
     over_at,
@@ -74,3 +75,12 @@ def test_who_is_back_and_goes_away_before_the_case_has_ended_has_returned_too() 
     away = Absence(("fleet",), "nothing", 0.0, 3, 3)
     assert has_returned(replace(away, all_back=50.0), away)
     assert not has_returned(away, away)
+
+
+def test_a_story_whose_last_case_neither_ended_nor_is_open_was_cut_short_by_somebody_who_deleted_it() -> None:
+    """While nobody led: the next leader took those still away for lone nodes, and rebooted one (seed 520)."""
+    begun = written(NodeRecord("absence", last_n=1), BEGAN)
+    assert is_cut_short(begun, "absence")
+    assert not is_cut_short(replace(begun, past=past(500.0)), "absence")
+    assert is_cut_short(replace(begun, past=past(500.0), last_n=2), "absence")
+    assert not is_cut_short(written(begun, None), "absence")

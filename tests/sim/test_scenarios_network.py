@@ -477,3 +477,23 @@ def test_those_still_away_when_the_absence_of_many_is_over_are_named() -> None:
     w.passes(2 * HOUR)
     (over,) = [n for n in w.run.mailbox.notices if n.title == "The absence of 20 nodes is over"]
     assert "node-0019" in over.body
+
+
+@pytest.mark.parametrize("said", ["abort", "delete"])
+def test_who_was_left_to_people_stays_theirs_when_another_leader_comes(said: str) -> None:
+    """He does not know since when they have been away, and took them for newly lone nodes (seed 520)."""
+    w = Ward(32, policy=Policy(max_verb="REPLACE", approval=()), store=(store := MemoryStore()))
+    w.passes(600.0)
+    w.world.network.cut(names(0, 3), "control", for_s=3 * HOUR)
+    w.passes(600.0)
+    if said == "abort":
+        w.says("abort", absence_of(w))
+        w.passes(60.0)
+    w.crash()
+    if said == "delete":
+        store.lose(Case, "absence.1")
+    w.passes(2 * HOUR)
+    w.world.people.terminate("node-0000")
+    w.world.people.terminate("node-0001")
+    w.passes(4 * HOUR)
+    assert [f.node for f in w.facts("treat-start")] == []

@@ -63,7 +63,7 @@ class Absences:
             return Member(since, "people closed the case about the nodes that went away with it, and look after it")
         node = self._view.nodes.get(name)
         witness = self._witness(node, since, heartbeats) if node is not None and not node.ready else ""
-        return Member(since, exchange=since <= ledger.replaced_at, witness=witness)
+        return Member(since, exchange=core.is_exchanged(since, ledger), witness=witness)
 
     def excuses(self, name: str, now: Now) -> bool:
         """Was it away with many others a moment ago? Then that its ranks were silent says nothing about it."""
@@ -103,8 +103,10 @@ class Absences:
     def look(self, now: Now) -> None:
         """Count who is away; open, widen or end the one case about them."""
         if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
-            self._let_people_have_it(replace(deleted, phase=Phase.DISMISSED), now)
+            self._let_people_have_it(deleted.id, now)
         case = self._case()
+        if case is None and not self._unkept() and stories.is_cut_short(self._record(), core.NAME):
+            self._let_people_have_it(f"{core.NAME}.{self._record().last_n}", now)  # deleted while nobody led
         if not self._view.away and case is None and not self._members:
             self._close_story(now)
             self._ask_for(self._over_at())
@@ -159,10 +161,14 @@ class Absences:
             self._view.due("node", core.NAME, due)
 
     def _stamp(self, now: Now) -> None:
-        """Since when each is away. A node whose record knows it from the leader before has been away as long."""
+        """Since when each is away. A node whose record knows it from the leader before has been away as long; one that
+        this leader has never seen ready may be among those who were left to people, and is while their time lasts."""
+        left_at = self._records.ledger.left_at
         for name in [name for name, since in self._view.away.items() if since is None]:
             known = self._view.records.get(name)
             since = known.value.not_ready_since if known else None
+            if since is None and name not in self._view.answered and self._is_left(left_at, now):
+                since = left_at
             self._view.away[name] = now.watch if since is None else min(since, now.watch)
 
     def _take_back(self, now: Now) -> None:
@@ -294,19 +300,24 @@ class Absences:
         self._view.cases.pop(core.NAME, None)
         self.over, self._seen, self._let_go = "", (), now.watch
 
-    def _let_people_have_it(self, case: Case, now: Now) -> None:
-        self.ended(case, now)
-        self._told = None
-        self._records.put_record(stories.written(self._record(), None))
-        why = f"somebody deleted the record of {case.id}, which closes it"
-        if case.absence is not None and (told := words.left(case, case.absence, why, now.wall)):
-            self._unsaid[told.key] = ("node", case.node, told)
+    def _let_people_have_it(self, case: str, now: Now) -> None:
+        """Somebody deleted its record: a cancel. The record about absences carries the word of it."""
+        story, record = self._story(), stories.written(self._record(), None)
+        self.over, self._seen, self._told = "", (), None
+        self._leave(now)
+        why = f"somebody deleted the record of {case}, which closes it"
+        told = words.left_to_people(case, story.most if story else 0, why, now.wall)
+        self._unsaid[told.key] = ("record", core.NAME, told)
+        self._records.put_record(replace(record, notices=keeping.owed(record.notices, (told,))))
 
     def ended(self, case: Case, now: Now) -> None:
         """Its case is closed. Where people said abort, who is away now is theirs for a while."""
         self.over, self._seen = "", ()
         if case.phase is Phase.DISMISSED:
-            self._records.put_ledger(replace(self._records.ledger, left_at=now.watch))
+            self._leave(now)
+
+    def _leave(self, now: Now) -> None:
+        self._records.put_ledger(replace(self._records.ledger, left_at=now.watch))
 
     def _count(self, away: list[core.Absentee], now: Now) -> None:
         """Who belongs to it now; those who joined or left have a decision to make of their own."""

@@ -26,6 +26,7 @@ MOSTLY = 0.8  # of those who were away at its worst
 FEW = 3  # who are left of a small absence are fewer than many
 MOSTLY_S = 1_800.0  # so many have been back for so long: the rest have something of their own
 DAY_S = 86_400.0
+NEVER = -1.0  # of a time in the Ledger: nobody has decided it yet
 LOST_S = 3_600.0  # then people are told what is lost and what they may decide
 SAME_S = 3_600.0  # away again so soon: the same incident, about which people know
 COVERS = 0.8  # of the absent nodes: then a factor is named as what they share
@@ -89,13 +90,18 @@ def is_known_dead(case: Case | None, now: float, after_s: float = 86_400.0) -> b
 
 def is_alone(since: float, ledger: Ledger) -> bool:
     """Was the case about many split since this node went away? Then it is treated by itself."""
-    return since <= ledger.split_at
+    return NEVER < since <= ledger.split_at
 
 
 def is_left(since: float, ledger: Ledger, quiet_s: float, now: float) -> bool:
     """Did people close the case about many since? Then it is theirs for a while; whoever goes away beside it is still
     one of many."""
-    return since <= ledger.left_at and now < ledger.left_at + quiet_s
+    return NEVER < since <= ledger.left_at and now < ledger.left_at + quiet_s
+
+
+def is_exchanged(since: float, ledger: Ledger) -> bool:
+    """Did a person approve REPLACE for all who were away then?"""
+    return NEVER < since <= ledger.replaced_at
 
 
 # --- are they many, and what do they share ----------------------------------------------------------------------------

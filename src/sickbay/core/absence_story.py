@@ -77,6 +77,12 @@ def ended_at(past: Sequence[Past], let_go: float) -> float:
     return max([p.ended for p in past[-1:]] + [let_go])
 
 
+def is_cut_short(record: NodeRecord, name: str) -> bool:
+    """Asked where no case is open: the last one has not ended, and its story goes on. So somebody deleted it."""
+    ended = [past.case for past in record.past]
+    return read(record) is not None and f"{name}.{record.last_n}" not in ended
+
+
 def over_at(story: Story | None, past: Sequence[Past], let_go: float) -> float | None:
     """When it is over if nobody goes away until then; None while nothing has ended, or if people closed it: they know
     that."""

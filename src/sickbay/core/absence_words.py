@@ -64,12 +64,13 @@ def comes_and_goes(
 
 def left(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
     """A person closed it. Nothing where people heard nothing in this case: it is the return of what they know."""
-    if not absence.told:
-        return None
-    body = f"{why[:1].upper()}{why[1:]}. At its worst {absence.most} were away."
+    return left_to_people(case.id, absence.most, why, at) if absence.told else None
+
+
+def left_to_people(case: str, most: int, why: str, at: float) -> Notice:
+    body = f"{why[:1].upper()}{why[1:]}. At its worst {most} were away."
     body += " Who is still away is yours for the time of policy.quiet_s; who is away after that is counted anew."
-    title = f"The absence of {_nodes(absence.most)} is left to people"
-    return Notice(f"{case.id}/over", "info", title, body, case.id, at)
+    return Notice(f"{case}/over", "info", f"The absence of {_nodes(most)} is left to people", body, case, at)
 
 
 def over(case: str, story: Story, away: Sequence[str], at: float) -> Notice:
