@@ -19,7 +19,7 @@ from sickbay.sim.world import Fact
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
-LOST_S = 3600.0  # a REPLACE may take so long, by the shortest ladder
+LOST_S = 1800.0  # a REPLACE may take so long, by the shortest profile (catalog/profiles.toml)
 DATED_S = 120.0  # how far the judge's date of a decision may be off: two turns
 
 
@@ -84,6 +84,7 @@ class TreatedFewAtOnce(Checker):
         super().__init__(judge)
         self._treated: dict[str, str] = {}  # node -> key
         self._since: dict[str, float] = {}
+        self._replaced: set[str] = set()
         self._deleted: set[str] = set()
 
     def fact(self, fact: Fact) -> None:
@@ -95,13 +96,14 @@ class TreatedFewAtOnce(Checker):
             self._deleted.add(str(fact.detail["case"]))
         if fact.kind == "treat-start":
             self._treated[fact.node], self._since[fact.node] = str(fact.detail["key"]), fact.t
+            (self._replaced.add if fact.detail["verb"] == "REPLACE" else self._replaced.discard)(fact.node)
             self._forget_lost(fact.t)
             self._count(fact)
 
     def _forget_lost(self, now: float) -> None:
-        """A machine that went an hour ago and has no successor is lost capacity: nobody treats it any more. Nor one
-        that a person let go meanwhile."""
-        for name in [n for n in self._treated if self.world.nodes[n].gone]:
+        """A machine that was to be replaced, and has had no successor for longer than that takes, is lost capacity:
+        nobody treats it any more. Nor one that a person let go meanwhile."""
+        for name in [n for n in self._treated if self.world.nodes[n].gone or n in self._replaced]:
             since = self._since[name]
             if self._was_let_go(name) or now - since >= LOST_S - DATED_S - self.judge.leapt_s(since):
                 del self._treated[name]
