@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
 LOST_S = 1800.0  # a REPLACE may take so long, by the shortest profile (catalog/profiles.toml)
+PASS_S = 1.0  # what one pass does happens within this
 DATED_S = 120.0  # how far the judge's date of a decision may be off: two turns
 
 
@@ -39,6 +40,7 @@ class WithinLimits(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._taken: dict[str, str] = {}
+        self._at: dict[str, float] = {}
 
     def fact(self, fact: Fact) -> None:
         if fact.kind != "cordon":
@@ -52,7 +54,7 @@ class WithinLimits(Checker):
         self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and self._is_out(nodes[n])}
         up = node.ready and not node.others and not node.gate
         if up and self._taken.get(fact.node) != fact.detail["case"]:
-            self._taken[fact.node] = str(fact.detail["case"])
+            self._taken[fact.node], self._at[fact.node] = str(fact.detail["case"]), fact.t
             self._count(fact, node)
 
     def _is_out(self, node: SimNode) -> bool:
@@ -60,18 +62,22 @@ class WithinLimits(Checker):
         return node.present and node.closed
 
     def _count(self, fact: Fact, node: SimNode) -> None:
-        policy = self.policy_of(fact.node)
-        scopes: list[tuple[str, Callable[[SimNode], bool], Limit]] = [
-            ("fleet", lambda n: True, policy.max_out_fleet),
-            ("pool", lambda n: n.pool == node.pool, policy.max_out),
-            ("rack", lambda n: n.rack == node.rack, policy.max_out_rack),
+        """Of several that one pass took out, the judge does not know who came first: the widest of their pools' limits
+        may have been the last one's."""
+        scopes: list[tuple[str, str, Callable[[SimNode], bool]]] = [
+            ("fleet", "max_out_fleet", lambda n: True),
+            ("pool", "max_out", lambda n: n.pool == node.pool),
+            ("rack", "max_out_rack", lambda n: n.rack == node.rack),
         ]
         if node.domain:
-            scopes.append(("domain", lambda n: n.domain == node.domain, policy.max_out_domain))
-        for scope, belongs, limit in scopes:
+            scopes.append(("domain", "max_out_domain", lambda n: n.domain == node.domain))
+        for scope, setting, belongs in scopes:
             members = [n for n in self.world.nodes.values() if belongs(n)]
             taken = [n.name for n in members if n.name in self._taken]
-            fits = len(taken) <= most_of(limit, len(members))
+            limits: list[Limit] = [
+                getattr(self.policy_of(name), setting) for name in taken if fact.t - self._at[name] <= PASS_S
+            ]
+            fits = len(taken) <= max(most_of(limit, len(members)) for limit in limits)
             self.expect(fits, fact, f"{len(taken)} nodes of the {scope} taken out ({', '.join(taken)}), too many")
 
 
