@@ -40,6 +40,7 @@ class Bedside:
         self.condemned: frozenset[str] = frozenset()
         self.explained: dict[str, str] = {}
         self.busy = False
+        self.died = False
         self.paused = ""
 
     # -- what happens
@@ -47,8 +48,8 @@ class Bedside:
     def turns(self, **seen: Any) -> Bedside:
         """One decision about the node as it stands."""
         s = NodeSlice(
-            record=self.record, node=self.node, case=self.live, busy=self.busy, paused=self.paused,
-            condemned=self.condemned, explained=self.explained,
+            record=self.record, node=self.node, case=self.live, busy=self.busy, died=self.died,
+            paused=self.paused, condemned=self.condemned, explained=self.explained,
         )  # fmt: skip
         self.decision = decide(replace(s, **seen), a_context(self.now, self.policy, self.verbs))
         self.record, self.last = self.decision.record, self.decision.case or self.last

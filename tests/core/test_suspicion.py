@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from sickbay.core import suspicion
 from sickbay.core.capacity import Trust, choose, words
 from sickbay.core.recover import decide as decide_job
@@ -12,7 +14,7 @@ from sickbay.core.suspicion import GOOD_S, KILLS, KILLS_S, PATIENCE_S, SMALL_GAN
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Doubt, JobPhase, NodeRecord, Phase, RecoveryPhase, Verb, When
 from sickbay.settings import JobPolicy
-from tests.builders import WALL, a_gpu, a_job, a_latch, a_node, a_past, a_policy, a_record, a_recovery
+from tests.builders import WALL, a_diagnosis, a_gpu, a_job, a_latch, a_node, a_past, a_policy, a_record, a_recovery
 from tests.core.bedside import Bedside
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -154,7 +156,35 @@ def test_a_person_who_wants_it_treated_again_has_decided() -> None:
 
 def test_no_more_kills_are_remembered_than_are_asked_for() -> None:
     record = a_record(doubts=(Doubt("S1", kills=tuple(map(float, range(KILLS)))),))
-    assert len(suspicion.note_kills(record, [a_latch(part="S1")], [When.NOW], 50.0).doubts[0].kills) == KILLS
+    said = a_diagnosis(part="S1", when=When.NOW)
+    assert len(suspicion.note_kills(record, [said], DAY).doubts[0].kills) == KILLS
+
+
+def test_what_is_said_of_one_part_within_minutes_ended_one_job() -> None:
+    said = [a_diagnosis(part="S1", when=When.NOW)]
+    record = suspicion.note_kills(suspicion.note_kills(a_record(), said, 1.0), said, 200.0)
+    assert suspicion.kills(record, ["S1"], 200.0) == ("S1", 1)
+    assert suspicion.kills(suspicion.note_kills(record, said, 3_000.0), ["S1"], 3_000.0) == ("S1", 2)
+
+
+def test_a_job_counts_that_died_before_we_heard_of_the_fault() -> None:
+    """Its ranks were gone, and the node empty, when the agent's word arrived."""
+    record = a_record(doubts=(Doubt("S1", kills=(1.0, 2.0)),))
+    bed = Bedside(record=record, now=DAY, policy=a_policy())
+    bed.died = True
+    bed.finds("xid.79", part="S1").died = False
+    bed.until(Phase.ESCALATED)
+    assert "has ended 3 jobs" in bed.why
+
+
+@pytest.mark.parametrize(("approval", "end"), [(("REPLACE",), Phase.ESCALATED), ((), Phase.REPAIRING)])
+def test_a_fault_that_joins_an_open_case_has_ended_a_job_too(approval: tuple[str, ...], end: Phase) -> None:
+    record = a_record(doubts=(Doubt("S1", kills=(1.0, 2.0)),))
+    bed = Bedside(record=record, node=a_node(jobs=("llama",)), now=DAY, policy=a_policy(approval=approval))
+    bed.finds("xid.63", part="S2", n=1).finds("xid.79", part="S1", n=2)
+    assert len(bed.case.diagnoses) == 2
+    bed.until(end)
+    assert bed.case.rungs_tried == (() if approval else (Verb.REPLACE,))
 
 
 # --- what it means for jobs -------------------------------------------------------------------------------------------

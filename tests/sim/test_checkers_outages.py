@@ -9,7 +9,7 @@ import pytest
 
 from sickbay.model import Absence, Action, Doubt, Entry, Ledger, Notice, Pause, Phase, Place, RecoveryPhase, Verb
 from sickbay.settings import ControllerSettings, JobPolicy
-from tests.builders import a_case, a_latch, a_record, a_recovery
+from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
 from tests.sim.ward import Ward, a_policy, names
 
 NODE = "node-0003"
@@ -294,6 +294,25 @@ def test_one_part_kills_a_fourth_job_that_we_placed() -> None:
         ward.passes(70.0)
         ward.judge.look()
     assert "has killed 4 jobs" in complaints(ward, "LemonsKillFewJobs")[0]
+
+
+@pytest.mark.parametrize(
+    ("phase", "complained"), [(Phase.ESCALATED, False), (Phase.WAITING, True)], ids=["it rests with them", "it does not"]
+)
+def test_a_part_that_a_person_wants_tried_again_may_kill_a_fourth_job(phase: Phase, complained: bool) -> None:
+    ward = unwatched()
+    job = ward.submit("llama")
+    part = ward.world.nodes[NODE].gpus[0].serial
+    ward.run.store.create(a_case(phase, node=NODE, diagnoses=(a_diagnosis(part=part),)))
+    ward.world.strike("gpu_lost_79", NODE, 0, cure="replace")
+    for n in range(2, 6):
+        ward.world.gangs.stop(job, "owner")
+        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
+        ward.passes(70.0)
+        ward.judge.look()
+        if n == 4:
+            ward.world.note("order", NODE, act="retry", by="alice", case=f"{NODE}.1")
+    assert bool(complaints(ward, "LemonsKillFewJobs")) == complained
 
 
 def test_what_a_pass_raised_counts_though_it_was_contained() -> None:

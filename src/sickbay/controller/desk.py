@@ -154,7 +154,8 @@ class Desk(Asking):
             findings=tuple(self._monitor_findings.pop(name, ())),
             outcome=outcome, answers=key, commands=tuple(self._commands.get(name, ())),
             granted=granted, refusal=refusal,
-            busy=self._is_busy(node, now), loaded=self._is_loaded(node), paused=view.paused(node, name, now.wall),
+            busy=self._is_busy(node, now), loaded=self._is_loaded(node), died=self._has_died(node),
+            paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
             taken_back=self._monitor.taken_back(case, node),
@@ -198,6 +199,14 @@ class Desk(Asking):
             if recovery is None and (known is None or known.phase is JobPhase.RUNNING):
                 return True
         return False
+
+    def _has_died(self, node: Node | None) -> bool:
+        """Did a job die here a moment ago? Asked of nodes only that say something is wrong."""
+        if node is None or node.jobs or not any(f.status is Status.FAILED for f in node.findings):
+            return False
+        jobs = self._view.jobs
+        mine = (s.value for s in self._view.recoveries.values() if node.name in s.value.nodes)
+        return any(progress.has_just_died(r, jobs.get(r.job)) for r in mine)
 
     def _is_loaded(self, node: Node | None) -> bool:
         """Does a job make steps here, as far as we can tell?"""

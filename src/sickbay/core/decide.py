@@ -6,6 +6,7 @@ of one turn are one write. Cost follows what changed: nothing here looks at anot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.core import (
@@ -24,7 +25,7 @@ from sickbay.core import (
 )
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn, latches_of
-from sickbay.model import Case, Event, Node, NodeRecord, Phase, Refuted, Verb
+from sickbay.model import TREATMENTS, Case, Diagnosis, Event, Node, NodeRecord, Phase, Refuted, Verb
 
 TURNS_MAX = 12  # transitions in one turn; the table has no cycle without an outcome or a deadline in it
 UNMARKED = frozenset({Phase.SUSPECTED, Phase.WAITING})
@@ -63,7 +64,7 @@ def _open(turn: Turn) -> None:
     latches = tuple(sorted(latches, key=lambda la: (-la.severity, la.since)))
     turn.case, turn.record = triage.open_case(
         turn.record, node, latches, ctx.catalog, ctx.policy, now=ctx.now.watch, at=ctx.now.wall, cluster=ctx.cluster,
-        ceilings=ctx.ceilings,
+        ceilings=ctx.ceilings, died=turn.s.died,
     )  # fmt: skip
     turn.case = replace(turn.case, newcomer=all(la.fault == "newcomer" for la in latches))
     if turn.s.exchange and absence.is_only_evidence(turn.case):
@@ -111,12 +112,24 @@ def _merge(turn: Turn) -> None:
         return  # what is found while a case is let go stays latched, and opens the next one
     known = {(d.fault, d.place.device) for d in case.diagnoses}
     merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog, turn.s.node, turn.ctx.ceilings)
-    for d in turn.fresh:
-        if (d.fault, d.place.device) not in known:
-            title = turn.ctx.catalog.faults[d.fault].title
-            quote = d.because[0] if d.because else d.code
-            merged = machine.note(merged, "MERGED", at=turn.ctx.now.wall, by="sickbay", why=f"also {title}: {quote}")
+    new = [d for d in turn.fresh if (d.fault, d.place.device) not in known]
+    for d in new:
+        title = turn.ctx.catalog.faults[d.fault].title
+        quote = d.because[0] if d.because else d.code
+        merged = machine.note(merged, "MERGED", at=turn.ctx.now.wall, by="sickbay", why=f"also {title}: {quote}")
+    merged = _note_kills(turn, merged, new)
     turn.case = replace(merged, newcomer=False) if turn.worse else merged
+
+
+def _note_kills(turn: Turn, case: Case, new: Sequence[Diagnosis]) -> Case:
+    """What joins an open case has ended a job as much as what opens one; the third is for a person, or a REPLACE."""
+    now, node = turn.ctx.now.watch, turn.s.node
+    if not turn.s.died and (node is None or not node.jobs):
+        return case
+    turn.record = suspicion.note_kills(turn.record, new, now)
+    third = suspicion.needs_a_person(turn.record, [d.part for d in new], now)
+    weaker = case.rung is None or TREATMENTS.index(case.rung) < TREATMENTS.index(Verb.POWER_CYCLE)
+    return replace(case, rung=Verb.POWER_CYCLE) if third and weaker and case.phase in UNTREATED else case
 
 
 def _from_outside(turn: Turn, case: Case) -> Move | None:

@@ -67,6 +67,14 @@ def may_move(r: Recovery, job: Job | None, now: float) -> bool:
     return runs and (r.phase is P.STALLED or (r.phase is P.STOPPING and now < r.entered + STOPS_S))
 
 
+def has_just_died(r: Recovery, job: Job | None) -> bool:
+    """By itself, and nobody has looked at its nodes yet."""
+    if r.phase in (P.STOPPING, P.EXAMINING):
+        return next((e.event for e in reversed(r.journal) if e.event != "DONE"), "") == "DIED"
+    dead = job is not None and job.phase is JobPhase.FAILED and job.attempt >= r.attempt
+    return dead and r.phase in (P.RUNNING, P.STALLED, P.RESTARTING)
+
+
 def most_quiet_s(r: Recovery, job: Job | None, policy: JobPolicy) -> float:
     """How long a running job may go without a step."""
     first = policy.restarting_s if r.progressed <= r.entered else 0.0  # an attempt that has not made a step yet

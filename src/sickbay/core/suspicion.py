@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from sickbay.model import Doubt, Latch, Node, NodeRecord, When
+from sickbay.model import Diagnosis, Doubt, Latch, Node, NodeRecord, When
 
 GOOD_S = 48 * 3600.0  # of good work end one strike; two strikes take twice as long
 KILLS = 3  # jobs that one part may end within KILLS_S; then a person decides
 KILLS_S = 30 * 86_400.0
+ONE_JOB_S = 600.0  # codes of one part within so long are a family, and ended the same job
 DOUBTS_MAX = 16  # on one record: eight GPUs, the node itself, and parts that have left it
 SMALL_GANG = 8  # nodes: up to so many, a job takes suspects as it finds them; it loses little when one fails
 FIRST = 1  # suspects, besides those it ran on, that a larger gang takes at once
@@ -88,11 +89,13 @@ def strike(record: NodeRecord, parts: dict[str, str], at: float) -> NodeRecord:
     return record
 
 
-def note_kills(record: NodeRecord, latches: Iterable[Latch], whens: Iterable[When], now: float) -> NodeRecord:
+def note_kills(record: NodeRecord, said: Iterable[Diagnosis], now: float) -> NodeRecord:
     """A job that makes steps was on the node when this began: it is lost. One job, one kill, of each part."""
-    for part in dict.fromkeys(la.part for la, when in zip(latches, whens, strict=True) if when is When.NOW):
+    for part in dict.fromkeys(d.part for d in said if d.when is When.NOW):
         old = _doubt(record, part)
         recent = tuple(t for t in old.kills if now - t < KILLS_S)
+        if recent and now - recent[-1] < ONE_JOB_S:
+            continue
         record = _with(record, replace(old, kills=(*recent, now)[-KILLS:]))
     return record
 

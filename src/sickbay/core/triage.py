@@ -281,7 +281,7 @@ def is_confirmed(latch: Latch, catalog: Catalog) -> bool:
 
 def open_case(
     record: NodeRecord, node: Node, latches: Sequence[Latch], catalog: Catalog, policy: Policy,
-    *, now: float, at: float, cluster: str, ceilings: Ceilings = CEILINGS,
+    *, now: float, at: float, cluster: str, ceilings: Ceilings = CEILINGS, died: bool = False,
 ) -> tuple[Case, NodeRecord]:  # fmt: skip
     """A new case under the next number of this node. A relapse starts above the highest rung ever tried for it."""
     n = next_number(record, node.mark)
@@ -290,8 +290,8 @@ def open_case(
     ill = [la for la in latches if la.fault != absence.LONE_FAULT]  # that it was away says nothing about its parts
     again = suspicion.relapsed(record, ill, policy.relapse_s, now)
     record = suspicion.strike(record, again, at)
-    if node.jobs:
-        record = suspicion.note_kills(record, latches, [d.when for d in diagnoses], now)
+    if node.jobs or died:
+        record = suspicion.note_kills(record, diagnoses, now)
     if third := suspicion.needs_a_person(record, [la.part for la in latches], now):
         floor, why_floor = Verb.POWER_CYCLE, f"; {third}"
     made = plan.make(diagnoses, catalog, node=node, ceilings=ceilings)

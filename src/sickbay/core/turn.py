@@ -68,6 +68,7 @@ class NodeSlice:
     loaded: bool = (
         False  # a job that makes steps runs here; stricter than busy: one that is being started does not count
     )
+    died: bool = False  # a job that ran here died a moment ago: what killed it is often heard of later than its end
     paused: str = ""
     explained: Mapping[str, str] = field(default_factory=dict)  # fault -> open case about a common cause of it
     condemned: frozenset[str] = frozenset()  # serials that must not come back

@@ -181,6 +181,7 @@ class Trial:
         if case is not None:
             self._orders += 1
             command = Command(f"order-{self._orders}", verb, case.id, "alice", f"storm {verb}", self.world.now)
+            self.world.note("order", case.node, act=verb, by="alice", case=case.id)
             self._post(command)
 
     def _post(self, value: Command | Pause) -> None:

@@ -139,7 +139,7 @@ class DisruptionsBounded(Checker):
 
 
 class LemonsKillFewJobs(Checker):
-    """One sick part ends at most three jobs that we placed on it."""
+    """One sick part ends at most three jobs that we placed on it; after a person's word, three more."""
 
     floor: ClassVar[float] = 20.0
 
@@ -152,10 +152,18 @@ class LemonsKillFewJobs(Checker):
         d = fact.detail
         if fact.kind == "place" and d["by"] not in ("owner", "scheduler"):
             self._ours.add((str(d["job"]), int(d["attempt"])))
+        if fact.kind == "order" and d["act"] in ("retry", "examine"):
+            self._decided(str(d["case"]))
         if fact.kind == "ranks-dead":
             job = self.world.jobs[str(d["job"])]
             if (job.id, job.attempt) in self._ours:
                 self._blame(fact, job.id, job.attempt)
+
+    def _decided(self, name: str) -> None:
+        """Whoever wants it tried again knows that it rests with them, and why: by the case as it stood at that time."""
+        case = next((c for c in self.judge.open if c.id == name and c.phase is Phase.ESCALATED), None)
+        for diagnosis in case.diagnoses if case else ():
+            self._killed.pop(diagnosis.part, None)
 
     def _blame(self, fact: Fact, job: str, attempt: int) -> None:
         """The part whose ailment killed this rank."""
