@@ -52,7 +52,24 @@ def test_a_jobs_log_that_prints_a_health_table_is_still_a_jobs_log() -> None:
     assert kind_of(log) == "joblog"
 
 
-RUNS = ("1", "=", "\n", " ", "a", "[", '"', "| ", "1,", "- ", "Assertion ", 'File "', "loss 1.", "[rank", "epoch ", "0x")
+RUNS = (
+    "1",
+    "=",
+    "\n",
+    " ",
+    "a",
+    "[",
+    '"',
+    "| ",
+    "1,",
+    "- ",
+    "Assertion ",
+    'File "',
+    "loss 1.",
+    "[rank",
+    "epoch ",
+    "0x",
+)
 
 
 @pytest.mark.parametrize("run", RUNS)
