@@ -104,9 +104,9 @@ def signs(text: str, expected: int | None = None, limits: Mapping[str, float] | 
 
 # Where a GPU says how it is. Its name and address only say who it is, and its settings what somebody wanted.
 _READINGS = (
-    "ecc_errors/", "remapped_rows/", "retired_pages/", "gpu_recovery_action", "inforom_checksum", "clocks_event_reasons",
-    "clocks_throttle_reasons", "temperature/", "utilization/", "fb_memory_usage/", "gpu_power_readings/",
-    "power_readings/", "clocks/", "fan_speed", "performance_state",
+    "ecc_errors/", "remapped_rows/", "retired_pages/", "gpu_recovery_action", "inforom_checksum",
+    "clocks_event_reasons", "clocks_throttle_reasons", "temperature/", "utilization/", "fb_memory_usage/",
+    "gpu_power_readings/", "power_readings/", "clocks/", "fan_speed", "performance_state",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 
+from sickbay.core.moment import how_long
 from sickbay.model import Case, Diagnosis, Entry, Notice, Phase, Place, Plan, Severity, Sighting, Verb, When
 from sickbay.settings import ControllerSettings
 
@@ -67,7 +68,7 @@ def _of_one_factor(
         return None
     share, factor = best
     hit = nodes[factor]
-    why = f"{len(hit)} nodes, {share:.0%} of those with {factor}, show it in {limits.common_factor_s / 60:.0f} minutes"
+    why = f"{len(hit)} nodes, {share:.0%} of those with {factor}, show it in {how_long(limits.common_factor_s)}"
     return Cause(factor, fault, tuple(sorted(hit)), why)
 
 
