@@ -1,13 +1,17 @@
 """A file that is either the old one or the new one, never half of each: the one way in which a node keeps its files.
+And the one way in which it reads them: a pipe that somebody put in the place of one must not hold us.
 
-Called by agent/, identity/ and suite/. OSError is the caller's to report; what it left beside is removed.
+Called by agent/, identity/, suite/ and treatments/. OSError is the caller's to report; what it left beside is removed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write(path: Path, data: bytes, *, sync: bool = True, mode: int = 0o644) -> None:
@@ -45,11 +49,20 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def opened(path: Path) -> BinaryIO:
+    """A plain file, to be read. Anything else is an OSError at once: a pipe would wait for its writer for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is no plain file", str(path))
+
+
 def read(path: Path, most: int) -> bytes | None:
-    """At most `most` bytes; None if it is not there, cannot be read or is larger."""
+    """At most `most` bytes; None if it is not there, no plain file, cannot be read or is larger."""
     try:
-        with path.open("rb") as opened:
-            data = opened.read(most + 1)
+        with opened(path) as file:
+            data = file.read(most + 1)
     except OSError:
         return None
     return data if len(data) <= most else None

@@ -25,7 +25,6 @@ HEAD = 8  # the first entries tell why the case was opened; they are kept whatev
 
 T = TypeVar("T")
 Bounded = TypeVar("Bounded", Case, Recovery)
-Builtins = dict[str, Any]
 Rewrite = Callable[[Any], Any]
 
 _ORIGINALS = {Severity.REPLACE.name: "ISOLATE", Severity.NONE.name: "PASS"}
@@ -190,18 +189,20 @@ def _of_fields(fields: dict[str, _Rewrites]) -> _Rewrites:
     return _Rewrites(lambda tree: _each_field(tree, out), lambda tree: _each_field(tree, back))
 
 
-def _each_field(tree: Builtins, rewrite: Mapping[str, Rewrite]) -> Builtins:
+def _each_field(tree: Any, rewrite: Mapping[str, Rewrite]) -> Any:
+    """What is no object stays as it is: msgspec then says which field it is and what it must be."""
     for name, change in rewrite.items():
-        if name in tree:
+        if isinstance(tree, dict) and name in tree:
             tree[name] = change(tree[name])
     return tree
 
 
 def _of_items(inner: _Rewrites) -> _Rewrites:
-    return _Rewrites(
-        lambda tree: [inner.out(item) for item in tree],
-        lambda tree: [inner.back(item) for item in tree],
-    )
+    return _Rewrites(lambda tree: _each_item(tree, inner.out), lambda tree: _each_item(tree, inner.back))
+
+
+def _each_item(tree: Any, change: Rewrite) -> Any:
+    return [change(item) for item in tree] if isinstance(tree, list | tuple) else tree
 
 
 def _of_optional(inner: _Rewrites) -> _Rewrites:

@@ -125,6 +125,48 @@ def test_two_agents_on_one_state_folder_are_refused(agent: Running, ingest: Inge
     assert "Traceback" not in second.stderr
 
 
+STATE_FILES = (
+    "events/x.json", "verdicts.json", "cursor.json", "series.json", "gpu-map.json", "kernel-mark.json",
+    "reserved.json", "verdict.json", "reset.json", "agent.lock", "spool/00000000000000000001.json",
+)  # fmt: skip
+
+
+def test_a_pipe_in_the_place_of_any_state_file_neither_stops_it_nor_keeps_it_from_ending(
+    agent: Running, ingest: Ingest
+) -> None:
+    """A FIFO in events/ held the main thread for ever: no report, and SIGTERM was not obeyed."""
+    for name in STATE_FILES:
+        (agent.folder / "state" / name).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(agent.folder / "state" / name)
+    agent.start()
+    assert ingest.wait(lambda: passed(ingest)), agent.log
+    agent.until(lambda: "x.json is no event and was moved aside" in agent.log)
+    agent.until(lambda: agent.verdict().get("status") == "pass")
+    assert agent.end() == 0
+    assert "Traceback" not in agent.log
+
+
+def test_a_pipe_in_the_place_of_the_token_or_the_profiles_is_said_and_not_waited_for(
+    tmp_path: Path, ingest: Ingest
+) -> None:
+    for name in ("token", "profiles.toml"):
+        os.mkfifo(tmp_path / name)
+    agent = Running(
+        tmp_path,
+        ingest_url=ingest.url,
+        token_file=str(tmp_path / "token"),
+        profiles_file=str(tmp_path / "profiles.toml"),
+    )
+    try:
+        agent.start()
+        agent.until(lambda: f"{tmp_path / 'token'} cannot be read" in agent.log)
+        assert ingest.wait(lambda: bool(ingest.taken)), agent.log
+        assert agent.end() == 0
+        assert "no plain file" in agent.log
+    finally:
+        agent.close()
+
+
 def test_a_forged_line_is_nothing_and_a_rehearsal_says_that_it_is_one(tmp_path: Path, ingest: Ingest) -> None:
     agent = Running(tmp_path, ingest_url=ingest.url, allow_inject=True)
     try:

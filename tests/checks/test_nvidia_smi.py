@@ -116,6 +116,62 @@ def test_a_tool_that_shows_nothing_is_unknown_and_not_well(said: str) -> None:
     assert [sign.status for sign in nvidia_smi.signs(said, 8)] == [Status.UNKNOWN]
 
 
+XML = (
+    '<?xml version="1.0" ?><nvidia_smi_log><driver_version>580.1</driver_version>'
+    "<attached_gpus>{n}</attached_gpus>{cards}</nvidia_smi_log>"
+)
+NAMED = '<gpu id="00000000:3B:00.0"><product_name>NVIDIA H100</product_name><uuid>GPU-1</uuid>{rest}</gpu>'
+
+
+def xml(*cards: str) -> str:
+    return XML.format(n=len(cards), cards="".join(cards))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        xml(*["<gpu></gpu>"] * 8),
+        xml(*[NAMED.format(rest="")] * 8),
+        xml(
+            *[
+                NAMED.format(
+                    rest="<ecc_errors><volatile><dram_uncorrectable>N/A</dram_uncorrectable></volatile></ecc_errors>"
+                )
+            ]
+            * 8
+        ),
+        xml(*[NAMED.format(rest="<temperature><gpu_temp>Insufficient Permissions</gpu_temp></temperature>")] * 8),
+        HEAD.format(n=8) + "".join(f"GPU 00000000:{n:02x}:00.0\n    Product Name : NVIDIA H100\n" for n in range(8)),
+        "index, name\n" + "".join(f"{n}, NVIDIA H100\n" for n in range(8)),
+    ],
+)
+def test_gpus_that_are_listed_without_one_reading_of_their_health_are_unknown_and_not_well(said: str) -> None:
+    """Eight empty <gpu> elements were "nothing wrong found"."""
+    (sign,) = nvidia_smi.signs(said, 8)
+    assert (sign.code, sign.status) == ("tool.unreadable", Status.UNKNOWN)
+    assert sign.reason.startswith("nvidia-smi lists 8 GPU(s) and shows no reading of the health of 8 of them")
+
+
+def test_one_gpu_without_readings_among_others_is_named_and_hides_no_fault_of_theirs() -> None:
+    said = text({"failed": "Yes"}, {}).replace("Attached GPUs : 2", "Attached GPUs : 3")
+    said += "GPU 00000000:3B:00.0\n    Product Name : NVIDIA H100\n    Remapped Rows : N/A\n"
+    failed, blind = nvidia_smi.signs(said, 3)
+    assert (failed.code, blind.code) == ("smi.remap-failed", "tool.unreadable")
+    assert blind.reason == "nvidia-smi lists 3 GPU(s) and shows no reading of the health of 1 of them: 0000:3b:00"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "<temperature><gpu_temp>37 C</gpu_temp></temperature>",  # an old GeForce has little more
+        "<fb_memory_usage><used>42 MiB</used></fb_memory_usage>",  # nor has a virtual GPU
+        "<gpu_recovery_action>None</gpu_recovery_action>",
+    ],
+)
+def test_a_gpu_that_has_few_readings_is_no_worse_for_it(rest: str) -> None:
+    assert nvidia_smi.signs(xml(NAMED.format(rest=rest)), 1) == []
+
+
 def test_the_inventory_keeps_the_numbers_of_the_gpus_that_answer() -> None:
     said = "Unable to determine the device handle for GPU1: 0000:04:00.0: Unknown Error\n" + text({}, {})
     gpus = nvidia_smi.inventory(said)
@@ -126,7 +182,7 @@ def test_the_inventory_keeps_the_numbers_of_the_gpus_that_answer() -> None:
 
 
 def test_xml_and_text_say_the_same() -> None:
-    xml = """<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log>
+    shown = """<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log>
     <driver_version>550.1</driver_version><attached_gpus>1</attached_gpus><gpu id="00000000:3B:00.0">
     <product_name>NVIDIA A100-SXM4-80GB</product_name><uuid>GPU-1</uuid><serial>99</serial>
     <mig_mode><current_mig>Disabled</current_mig></mig_mode>
@@ -135,7 +191,7 @@ def test_xml_and_text_say_the_same() -> None:
     <ecc_errors><volatile><dram_uncorrectable>2</dram_uncorrectable></volatile></ecc_errors>
     <remapped_rows><remapped_row_pending>Yes</remapped_row_pending>
     <remapped_row_failure>Yes</remapped_row_failure></remapped_rows></gpu></nvidia_smi_log>"""
-    found = nvidia_smi.signs(xml)
+    found = nvidia_smi.signs(shown)
     assert sorted(sign.code for sign in found) == [
         "smi.ecc-volatile", "smi.remap-failed", "smi.remap-pending", "smi.slowdown-hw",
     ]  # fmt: skip

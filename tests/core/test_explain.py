@@ -117,7 +117,7 @@ def test_the_owner_reads_which_node_why_and_what_was_lost() -> None:
     r = a_recovery(
         attempt=3, blame=Blame.HARDWARE, suspects=("n2",), because=("Xid 79",), lost_steps=40, checkpoint_step=80
     )
-    body = explain.restarted(r, 7.0, WALL).body
+    body = explain.restarted(r, 420.0, WALL).body
     assert body.splitlines() == [
         "llama was interrupted because the hardware failed (n2).",
         "Evidence: Xid 79",
@@ -132,7 +132,7 @@ def test_a_job_that_is_given_up_says_why_and_shows_the_evidence() -> None:
 
 def test_the_owner_of_a_job_that_tells_no_steps_is_not_told_of_steps() -> None:
     silent = a_recovery(RecoveryPhase.RUNNING, job_step=1, checkpoint_step=-1, lost_steps=1)
-    told = explain.restarted(silent, 4.0, WALL).body
+    told = explain.restarted(silent, 240.0, WALL).body
     assert "1 steps" not in told
     assert "from step" not in told
     assert "It tells no steps" in told
@@ -140,7 +140,7 @@ def test_the_owner_of_a_job_that_tells_no_steps_is_not_told_of_steps() -> None:
 
 
 def test_one_step_is_one_step() -> None:
-    told = explain.restarted(a_recovery(job_step=41, checkpoint_step=40, lost_steps=1), 4.0, WALL).body
+    told = explain.restarted(a_recovery(job_step=41, checkpoint_step=40, lost_steps=1), 240.0, WALL).body
     assert "from step 40: 1 step and 4 minutes were lost." in told
 
 

@@ -90,6 +90,11 @@ def test_a_job_log_that_explains_nothing_says_unknown(put: Any, capsys: pytest.C
         (result(PASS, failed(80)), 1, "row-remap-failed"),
         ('DCGM_FI_DEV_ROW_REMAP_FAILURE{gpu="0",Hostname="h"} 1\n', 1, "row-remap-failed"),
         (smi_text({}), 0, ""),
+        (  # listed, and nothing about their health: could not look is never a pass
+            "<nvidia_smi_log><attached_gpus>8</attached_gpus>" + "<gpu></gpu>" * 8 + "</nvidia_smi_log>",
+            1,
+            "monitor-sick",
+        ),
         (result(PASS), 0, ""),
         ('DCGM_FI_DEV_GPU_TEMP{gpu="0"} 40\n', 0, ""),
     ],

@@ -50,6 +50,37 @@ def test_where_a_machine_stands_is_not_the_nodes_to_say() -> None:
     assert read(a_report(factors={"rack": "r9", "image": "mine", "nccl": "2.27"})).factors == {"nccl": "2.27"}
 
 
+WRONG: tuple[Any, ...] = (1.5, None, True, "x", [], {}, [1.5], [None], ["x"], {"x": 1})
+FIELDS = [*(("report", name) for name in json.loads(body(a_report()))),
+          *(("finding", name) for name in json.loads(body(a_report(xid_79())))["findings"][0])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "field"), FIELDS)
+def test_a_field_of_the_wrong_kind_is_refused_by_its_name_and_by_what_it_must_be(part: str, field: str) -> None:
+    """ "findings": 1.5 was answered "'float' object is not iterable"."""
+    for wrong in WRONG:
+        tree = json.loads(body(a_report(xid_79())))
+        (tree if part == "report" else tree["findings"][0])[field] = wrong
+        why = answered(json.dumps(tree).encode())
+        assert not why or field in why or "it cannot speak for" in why, (wrong, why)
+        assert not any(word in why for word in ("object is not", "NoneType", "attribute", "__"))
+
+
+def answered(data: bytes) -> str:
+    """Why it is refused; "" if it is taken."""
+    try:
+        read(data)
+    except Refused as refused:
+        return refused.why
+    return ""
+
+
+def test_findings_that_are_a_number_are_told_to_be_a_list() -> None:
+    tree = {**json.loads(body(a_report())), "findings": 1.5}
+    why = refusal(json.dumps(tree).encode()).why
+    assert "Expected `array`, got `float` - at `$.findings`" in why
+
+
 def test_a_devices_name_is_one_short_line() -> None:
     (finding,) = read(a_report(xid_79(place=Place(NODE, "/fsx/my data\n" + "x" * 500)))).findings
     assert finding.place.device.startswith("/fsx/my data?xxx")

@@ -64,8 +64,11 @@ class Inbox:
         event = decoded(atomic.read(path, MOST_BYTES) or b"")
         if isinstance(event, Event):
             return event
-        log.error("%s is no event and was moved aside: %s", path, event)
-        atomic.move_aside(path)
+        try:
+            atomic.move_aside(path)
+            log.error("%s is no event and was moved aside: %s", path, event)
+        except OSError as error:  # a folder by that name may stand in the way: the others are obeyed all the same
+            log.error("%s is no event (%s) and cannot be moved aside: %s; remove it", path, event, error.strerror)
         return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sickbay import __version__
+from sickbay import __version__, atomic
 from sickbay.agent.report import Self
 from sickbay.catalog import Catalog, Profile
 from sickbay.catalog.profile_file import read_profiles
@@ -100,7 +100,8 @@ class Knowledge:
         if not file:
             return ()
         try:
-            return read_profiles(Path(file).read_text("utf-8"), file)
+            with atomic.opened(Path(file)) as own:
+                return read_profiles(own.read().decode("utf-8"), file)
         except (SickbayError, OSError, UnicodeDecodeError) as error:
             self.trouble = str(error)
             return ()

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sickbay import settings_env, settings_load
+from sickbay import atomic, settings_env, settings_load
 from sickbay.errors import SickbayError
 from sickbay.settings import AgentSettings, Settings
 
@@ -91,8 +91,8 @@ def _key_files(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
         if (folder / name).is_file():
-            with (folder / name).open("rb") as opened:
-                found[name] = opened.read(MOST_BYTES).decode("utf-8").strip()
+            with atomic.opened(folder / name) as file:
+                found[name] = file.read(MOST_BYTES).decode("utf-8").strip()
     return found
 
 

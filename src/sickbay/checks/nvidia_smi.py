@@ -89,6 +89,7 @@ def signs(text: str, expected: int | None = None, limits: Mapping[str, float] | 
     told = [*_lost(text), *_failures(text)]
     told += [sign for card in report.cards for sign in _card(card, report, most)]
     told += _missing(report, told, expected)
+    told += _unread(report)
     if not report.cards and not told:
         told = [
             Sign(
@@ -99,6 +100,30 @@ def signs(text: str, expected: int | None = None, limits: Mapping[str, float] | 
             )
         ]
     return told
+
+
+# Where a GPU says how it is. Its name and address only say who it is, and its settings what somebody wanted.
+_READINGS = (
+    "ecc_errors/", "remapped_rows/", "retired_pages/", "gpu_recovery_action", "inforom_checksum",
+    "clocks_event_reasons", "clocks_throttle_reasons", "temperature/", "utilization/", "fb_memory_usage/",
+    "gpu_power_readings/", "power_readings/", "clocks/", "fan_speed", "performance_state",
+)  # fmt: skip
+
+
+def _unread(report: Report) -> list[Sign]:
+    """GPUs that are listed and of which nothing could be read: we have not looked at them, which is not a pass."""
+    blind = [card for card in report.cards if not any(_read(*one) for one in card.fields.items())]
+    if not blind:
+        return []
+    said = f"nvidia-smi lists {len(report.cards)} GPU(s) and shows no reading of the health of {len(blind)} of them"
+    names = ", ".join(card.device for card in blind[:8] if card.device)
+    shown = quote(*(f"GPU {card.device}: no reading" for card in blind[:3] if card.device))
+    return [Sign("tool.unreadable", f"{said}: {names}" if names else said, evidence=shown, status=Status.UNKNOWN)]
+
+
+def _read(name: str, value: str) -> bool:
+    """A reading that failed was told for what it is; "N/A" says nothing at all."""
+    return _odd(value) or (name.startswith(_READINGS) and bool(known(value)))
 
 
 def _once(sign: Sign, ask: Ask) -> Sign:

@@ -32,7 +32,7 @@ REASONS = (
     ("the breaker is open", "breaker"), ("approval", "approval"), ("maintenance windows", "maintenance-window"),
     ("are out already", "max-out"), ("are being treated", "at-once"),
     ("may be taken out", "max-out"), ("may be treated", "at-once"), ("our drains ", "jobs-hurt"),
-    (" minutes, at most ", "per-window"), ("policy.max_verb is OBSERVE", "observe-only"),
+    (", at most ", "per-window"), ("policy.max_verb is OBSERVE", "observe-only"),
     ("the source of this verdict", "ceiling"), ("policy.per_window.", "per-window"),
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sickbay.core.moment import how_long
 from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Phase, Place, Plan, Severity, Verb, When
 from sickbay.settings import ControllerSettings, Policy
 
@@ -242,7 +243,7 @@ def _since(before: float | None, holds: bool, now: float) -> float | None:
 def ending(absence: Absence, approved: Sequence[Verb], now: float) -> tuple[str, bool] | None:
     """(why it is over, are the rest treated alone from now on), or None while it goes on."""
     if absence.all_back is not None and now >= absence.all_back + ENDS_S:
-        return (f"all are back and have been ready for {ENDS_S / 60:.0f} minutes", False)
+        return (f"all are back and have been ready for {how_long(ENDS_S)}", False)
     if Verb.REPLACE in approved:
         return (f"a person approved REPLACE for the {absence.count} that are still away", True)
     if absence.split:
@@ -283,8 +284,8 @@ def too_soon(case: Case, since: float | None, now: float, limits: ControllerSett
     if not is_only_evidence(case) or since is None or now >= since + limits.company_s:
         return ""
     return (
-        f"{case.node} has been away for {(now - since) / 60:.0f} minutes; before it is treated we wait until "
-        f"{limits.company_s / 60:.0f} minutes have passed, to see whether others go away too"
+        f"{case.node} has been away for {how_long(now - since)}; before it is treated we wait until "
+        f"{how_long(limits.company_s)} have passed, to see whether others go away too"
     )
 
 

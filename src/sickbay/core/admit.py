@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from sickbay.core.moment import how_long
 from sickbay.model import TREATMENTS, Case, Ledger, Node, Phase, Seat, Severity, Verb, When
 from sickbay.settings import Limit, Policy
 
@@ -132,9 +133,7 @@ def _opens_too_late(r: Request, policy: Policy, now: float) -> str:
         return "; none of them ever opens"
     if now + r.opens_s <= r.since + lasts_s:
         return ""
-    return (
-        f"; the next one opens in {r.opens_s / 3600:.0f} hours, when the time of this wait is over (policy.{setting})"
-    )
+    return f"; the next one opens in {how_long(r.opens_s)}, when the time of this wait is over (policy.{setting})"
 
 
 def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
@@ -221,7 +220,7 @@ def _window(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: flo
     grants = recent(ledger, f"{r.pool}/{r.verb}", policy, now)
     if most is None or (r.down and r.kind == OUT) or len(grants) < most:
         return None
-    why = f"{len(grants)} {r.verb} in pool {r.pool} within {policy.window_s / 60:.0f} minutes, at most {most}"
+    why = f"{len(grants)} {r.verb} in pool {r.pool} within {how_long(policy.window_s)}, at most {most}"
     return Refusal(why, grants[0] + policy.window_s)
 
 
@@ -236,7 +235,7 @@ def _jobs_hurt(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: 
         why = "policy.jobs_hurt_per_window is 0: our drains may stop no job, so this waits until the node is idle"
         return Refusal(why, now + AGAIN_S, none="jobs_hurt_per_window")
     return Refusal(
-        f"our drains have stopped {len(hurt)} jobs within {policy.window_s / 60:.0f} minutes", hurt[0] + policy.window_s
+        f"our drains have stopped {len(hurt)} jobs within {how_long(policy.window_s)}", hurt[0] + policy.window_s
     )
 
 
@@ -332,7 +331,7 @@ def trip(ledger: Ledger, policy: Policy, escalated: int, now: float) -> Ledger:
         times = (*times, *(now for _ in range(escalated)))
         ledger = replace(ledger, windows={**ledger.windows, "fleet/escalated": times})
     if len(times) >= policy.breaker_failures and escalated:
-        why = f"{len(times)} cases were escalated within {policy.window_s / 60:.0f} minutes"
+        why = f"{len(times)} cases were escalated within {how_long(policy.window_s)}"
         return replace(ledger, breaker=why, breaker_until=now + policy.breaker_quiet_s)
     if ledger.breaker and now >= ledger.breaker_until:
         return replace(ledger, breaker="", breaker_until=0.0)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.core import explain
+from sickbay.core.moment import how_long
 from sickbay.core.recover_table import E, JobEvent
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Job, Recovery
@@ -58,7 +59,7 @@ def wait(r: Recovery, job: Job, policy: JobPolicy, now: Now) -> tuple[tuple[JobE
         return None, r
     r = replace(r, arrivals=r.arrivals + 1, deadline=now.watch + policy.arrival_s)
     if r.arrivals < policy.arrivals:
-        return None, replace(r, refusal=f"{why}; none has come within {policy.arrival_s / 60:.0f} minutes yet")
+        return None, replace(r, refusal=f"{why}; none has come within {how_long(policy.arrival_s)} yet")
     gone = replace(r, attempt=max(r.attempt, job.attempt), barren=r.barren - 1)
     return (E.ABSENT, f"{_nodes(r.expects)} asked for, and none came {r.arrivals} times"), gone
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import comb
 
+from sickbay.core.moment import how_long
 from sickbay.model import Case, Diagnosis, Entry, Notice, Phase, Place, Plan, Severity, Sighting, Verb, When
 from sickbay.settings import ControllerSettings
 
@@ -140,8 +141,8 @@ def _why(shared: _Shared, limits: ControllerSettings) -> str:
     if shared.is_job:
         return f"{n} nodes of job {factor.partition('=')[2]} show it within {limits.common_cause_s:.0f} seconds"
     also = f" (as many of those with {', '.join(shared.alike[:3])})" if shared.alike else ""
-    minutes = limits.common_factor_s / 60
-    return f"{n} nodes, {shared.share:.0%} of those with {factor}{also}, show it in {minutes:.0f} minutes"
+    lasted = how_long(limits.common_factor_s)
+    return f"{n} nodes, {shared.share:.0%} of those with {factor}{also}, show it in {lasted}"
 
 
 def is_news(cause: Cause, sightings: Iterable[Sighting], known: Sequence[Open], limits: ControllerSettings) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from sickbay.core.moment import how_long
 from sickbay.model import Case, Event, Node, NodeRecord, Phase, Verb
 from sickbay.settings import Policy
 
@@ -62,10 +63,8 @@ def why_not_again(record: NodeRecord, case: Case, returned: Collection[str], pol
     elif same:
         seen = f"{case.node} was replaced ({', '.join(within[-2:])}) and the same machine {case.instance} is back, ill"
     elif len(within) >= MOST:
-        days = policy.relapse_s / 86_400
-        seen = (
-            f"{case.node} was replaced {len(within)} times within {days:g} days ({', '.join(within)}) and is ill again"
-        )
+        times = f"{len(within)} times within {how_long(policy.relapse_s)}"
+        seen = f"{case.node} was replaced {times} ({', '.join(within)}) and is ill again"
     else:
         return ""
     return (

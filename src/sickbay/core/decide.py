@@ -23,6 +23,7 @@ from sickbay.core import (
     suspicion,
     triage,
 )
+from sickbay.core.moment import how_long
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn, latches_of
 from sickbay.model import TREATMENTS, Case, Diagnosis, Event, Node, NodeRecord, Phase, Refuted, Verb
@@ -220,9 +221,9 @@ def _was_opened_at_once(turn: Turn, case: Case, node: Node) -> bool:
 def _from_time(turn: Turn, case: Case) -> Move | None:
     if machine.is_frozen(case) or case.deadline is None or turn.ctx.now.watch < case.deadline:
         return None
-    minutes = (turn.ctx.now.watch - case.entered) / 60
+    lasted = how_long(turn.ctx.now.watch - case.entered)
     tail = f"; {case.refusal}" if case.refusal else ""
-    why = f"{case.node} was {explain.PHASE_WORDS[case.phase]} for {minutes:.0f} minutes, longer than allowed"
+    why = f"{case.node} was {explain.PHASE_WORDS[case.phase]} for {lasted}, longer than allowed"
     return (Event.TIMED_OUT, why + tail, "sickbay")
 
 

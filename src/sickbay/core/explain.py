@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sickbay.catalog import Catalog
 from sickbay.core import absence, absence_words, quiet, suspicion
-from sickbay.core.moment import moment
+from sickbay.core.moment import how_long, moment
 from sickbay.core.naming import named
 from sickbay.model import (
     Blame,
@@ -226,24 +226,25 @@ BLAME_WORDS = {
 }
 
 
-def restarted(recovery: Recovery, minutes: float, at: float) -> Notice:
+def restarted(recovery: Recovery, lost_s: float, at: float) -> Notice:
     """The one message an owner gets: which node, why, steps lost, resumed at."""
     blame = BLAME_WORDS[recovery.blame or Blame.UNKNOWN]
     nodes = f" ({', '.join(recovery.suspects)})" if recovery.suspects else ""
     body = [
         f"{recovery.job} was interrupted because {blame}{nodes}.",
         *(f"Evidence: {quote}" for quote in recovery.because[:2]),
-        _resumed(recovery, minutes),
+        _resumed(recovery, how_long(lost_s)),
     ]
     return Notice(f"{recovery.job}/{recovery.step}", "info", f"{recovery.job} runs again", "\n".join(body), "", at)
 
 
-def _resumed(recovery: Recovery, minutes: float) -> str:
+def _resumed(recovery: Recovery, lost: str) -> str:
     again = f"It runs again as attempt {recovery.attempt}"
     if not tells_steps(recovery):
-        return f"{again}; {minutes:.0f} minutes were lost. It tells no steps: how many are made again is not known."
+        was = "was" if lost.startswith("1 ") else "were"
+        return f"{again}; {lost} {was} lost. It tells no steps: how many are made again is not known."
     steps = "1 step" if recovery.lost_steps == 1 else f"{recovery.lost_steps} steps"
-    return f"{again} from step {max(0, recovery.checkpoint_step)}: {steps} and {minutes:.0f} minutes were lost."
+    return f"{again} from step {max(0, recovery.checkpoint_step)}: {steps} and {lost} were lost."
 
 
 def tells_steps(recovery: Recovery) -> bool:

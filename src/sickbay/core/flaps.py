@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sickbay.core import absence
+from sickbay.core.moment import how_long
 from sickbay.core.turn import Turn
 from sickbay.model import TREATMENTS, Case, Event, Node, NodeRecord, Notice, Phase, Verb
 from sickbay.settings import Policy
@@ -86,7 +87,7 @@ def _comes_and_goes(turn: Turn, case: Case) -> Notice | None:
     turn.record = _noted(turn.record, key, now.watch)
     left = "Somebody else called it alive each time, so it is left alone. " if case.alive else ""
     body = (
-        f"{case.node} has gone away and come back {times} times within {policy.flap_window_s / 3600:g} hours. {left}"
+        f"{case.node} has gone away and come back {times} times within {how_long(policy.flap_window_s)}. {left}"
         "Work there is evicted whenever it stays away for long. Look at its network, its certificates and its kubelet; "
         f"to keep it out: kubectl cordon {case.node}, or what your platform has for that."
     )

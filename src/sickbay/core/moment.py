@@ -1,4 +1,7 @@
-"""A wall time for people, always UTC and always saying so. Called by core/explain.py and cli/words.py. Pure."""
+"""Time for people: a wall time, always UTC and always saying so, and how long something lasts. Pure.
+
+Called by all of core that writes sentences, and by cli/words.py.
+"""
 
 from __future__ import annotations
 
@@ -7,3 +10,14 @@ from datetime import UTC, datetime
 
 def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+UNITS = ((60.0, 1.0, "second"), (7_170.0, 60.0, "minute"), (172_600.0, 3_600.0, "hour"))  # below, size, name
+
+
+def how_long(seconds: float) -> str:
+    """ "45 seconds", "90 minutes", "24 hours", "2.5 days": minutes up to two hours, hours up to two days."""
+    left = max(0.0, seconds)
+    size, name = next(((size, name) for below, size, name in UNITS if left < below), (86_400.0, "day"))
+    number = round(left / size, 1 if size > 60.0 else 0)
+    return f"{number:g} {name}" if number == 1 else f"{number:g} {name}s"

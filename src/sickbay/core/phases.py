@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sickbay.core import absence, admit, comebacks, flaps, machine, plan, suspicion, triage
+from sickbay.core.moment import how_long
 from sickbay.core.turn import Said, Turn, latches_of
 from sickbay.model import (
     Case,
@@ -129,7 +130,7 @@ def _checkpointed(turn: Turn, case: Case) -> Said:
         return (Event.READY, f"the job could not save: {turn.outcome.why}")
     waited = turn.ctx.now.watch - case.entered
     if turn.ctx.now.watch >= case.entered + turn.ctx.policy.checkpoint_s:
-        return (Event.READY, f"no newer checkpoint within {waited / 60:.0f} minutes")
+        return (Event.READY, f"no newer checkpoint within {how_long(waited)}")
     return None
 
 
@@ -150,7 +151,7 @@ def _draining(turn: Turn, case: Case) -> Said:
     if since is not None and at is not None and turn.ctx.now.watch >= at:
         return (
             Event.UNREACHABLE,
-            f"not ready for {(turn.ctx.now.watch - since) / 60:.0f} minutes: nothing there can answer",
+            f"not ready for {how_long(turn.ctx.now.watch - since)}: nothing there can answer",
         )
     return _failure(turn)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.core import arrivals, capacity, explain, outages, progress, reach, suspects, suspicion
+from sickbay.core.moment import how_long
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -160,7 +161,7 @@ def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.DRAINED if case else E.DIED, why), r
     quiet = now.watch - r.progressed
     if quiet >= progress.most_quiet_s(r, job, policy):
-        why = f"no step after {r.job_step} for {quiet / 60:.0f} minutes"
+        why = f"no step after {r.job_step} for {how_long(quiet)}"
         return (E.STALLED, why), replace(r, by_drain="", down_since=now.wall - quiet)
     return None, r
 
@@ -403,7 +404,7 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.RESTARTING and job is not None:
         return _ask_restart(r, job)
     if r.phase is P.RUNNING and r.restarts and r.journal[-1].event == E.PROGRESSED and r.down_since is not None:
-        told = explain.restarted(r, (now.wall - r.down_since) / 60, now.wall)
+        told = explain.restarted(r, now.wall - r.down_since, now.wall)
         return replace(r, notices=(*r.notices, told)[-8:], down_since=None)
     if r.phase is P.FAILED:
         return replace(r, notices=(*r.notices, explain.gave_up(r, why, now.wall))[-8:])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sickbay.core import absence, explain, keeping, suspicion, triage
+from sickbay.core.moment import how_long
 from sickbay.core.turn import Now, Turn
 from sickbay.model import Done, Finding, Node, Place, Severity, Status
 
@@ -61,7 +62,7 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     since = turn.record.not_ready_since
     missed = since is not None and now.watch >= absence.missed_at(since, turn.ctx.policy)
     if missed and since is not None and turn.case is None and not turn.s.absent and not _is_meant(node):
-        away = f"{node.name} has not been ready for {(now.watch - since) / 60:.0f} minutes"
+        away = f"{node.name} has not been ready for {how_long(now.watch - since)}"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
     for gpu in node.gpus:
         if gpu.serial in turn.s.condemned:
@@ -84,7 +85,7 @@ def _is_meant(node: Node) -> bool:
 def agent_silent(node: Node, silent_s: float, now: Now) -> Finding:
     """What the controller says of a node whose agent it no longer hears: we cannot look, and that is all we know."""
     reason = (
-        f"The agent of {node.name} has said nothing for {silent_s / 60:.0f} minutes: we cannot see this node, which is "
+        f"The agent of {node.name} has said nothing for {how_long(silent_s)}: we cannot see this node, which is "
         "not the same as it being down"
     )
     found = _monitor(node, "monitor.agent-silent", reason, int(now.watch) + 1, now)

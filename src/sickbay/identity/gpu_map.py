@@ -57,10 +57,8 @@ def _slot(pci: str) -> str:
 def load(path: Path) -> GpuMap:
     """The map in this file; an empty one if the file is not there, of another version, or garbage."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return GpuMap()
-        return _read(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, RecursionError):
+        return _read(json.loads(atomic.read(path, MOST_BYTES) or b""))
+    except (ValueError, RecursionError):
         return GpuMap()
 
 

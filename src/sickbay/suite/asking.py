@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sickbay import atomic
 from sickbay.catalog import Profile
 from sickbay.catalog.thresholds import thresholds
 from sickbay.checks.signs import Ask
@@ -80,9 +81,8 @@ def _result_files(folder: Path) -> Iterator[Path]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        with path.open("rb") as opened:
-            document = json.loads(opened.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        document = json.loads(atomic.read(path, MOST_BYTES) or b"")
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

@@ -34,9 +34,8 @@ def set_mark(host: Host, state_dir: Path, at: float) -> int:
 def marked(state_dir: Path) -> str:
     """The cursor to read on from; "" if there is none. One of another boot is void, which the host sees to."""
     try:
-        with (state_dir / FILE).open("rb") as opened:
-            found = json.loads(opened.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(atomic.read(state_dir / FILE, MOST_BYTES) or b"")
+    except (ValueError, RecursionError):
         return ""
     cursor = found.get("cursor") if isinstance(found, dict) else ""
     return cursor if isinstance(cursor, str) else ""

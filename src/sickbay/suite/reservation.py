@@ -34,9 +34,8 @@ def release(state_dir: Path) -> None:
 def reserved(state_dir: Path, now: float) -> Reservation | None:
     """The reservation that holds now; None if there is none, it has ended, or the file is no such thing."""
     try:
-        with (state_dir / FILE).open("rb") as opened:
-            found = json.loads(opened.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(atomic.read(state_dir / FILE, MOST_BYTES) or b"")
+    except (ValueError, RecursionError):
         return None
     match found:
         case {"by": str(by), "until": int(until) | float(until)} if by and now < until <= now + LONGEST_S:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sickbay import wire
+from sickbay import atomic, wire
 from sickbay.agent.measures import Measures
 from sickbay.agent.publishers import Item, Told
 from sickbay.agent.publishers.spool import Spool
@@ -26,6 +26,7 @@ from sickbay.errors import UserError
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
+MOST_TOKEN = 65_536  # bytes
 FIRST_S, LONGEST_S = 0.5, 30.0
 FRESH_S = 1.0  # something new may shorten the wait to this
 SAY_AGAIN_S = 300.0
@@ -162,7 +163,8 @@ class HttpPublisher:
         if not self._token_file:
             return ""
         try:
-            words = Path(self._token_file).read_text("ascii").split()
+            with atomic.opened(Path(self._token_file)) as file:
+                words = file.read(MOST_TOKEN).decode("ascii").split()
         except (OSError, UnicodeDecodeError) as error:
             self._say("token", f"agent.token_file {self._token_file} cannot be read: {error}")
             return ""
