@@ -78,8 +78,32 @@ def test_a_case_that_somebody_held_and_forgot_is_brought_to_mind() -> None:
     assert f"sickbay case unhold {case.id}" in said
 
 
-def test_a_pause_with_an_end_needs_no_reminder() -> None:
+def test_a_pause_of_days_is_brought_to_mind_once_a_day_although_it_has_an_end() -> None:
+    """One of 300 days was never spoken of: whoever made it has left by then."""
     run = a_run()
-    run.store.create(Pause("fleet", "ann", "", run.world.now, run.world.now + 3 * 86_400.0))
+    run.store.create(Pause("fleet", "ann", "", run.world.now, run.world.now + 3 * 86_400.0 - 60.0))
+    run.run_for(5 * 86_400.0)
+    assert len(reminders(run)) == 2
+    assert "by ann, until 2026-09-24 14:12:20Z" in reminders(run)[0]
+
+
+def test_a_pause_that_ends_within_the_day_needs_no_reminder() -> None:
+    run = a_run()
+    run.store.create(Pause("fleet", "ann", "", run.world.now, run.world.now + 20 * 3_600.0))
     run.run_for(2 * 86_400.0)
     assert reminders(run) == []
+
+
+def test_a_reminder_names_the_cases_and_jobs_of_its_own_scope_alone() -> None:
+    run = a_run()
+    world = run.world
+    world.submit(JobSpec("llama", ("node-0000", "node-0001"), checkpoint_every=6, init_s=10.0))
+    run.run_for(600.0)
+    for scope in ("node:node-0000", "node:node-0005"):
+        run.store.create(Pause(scope, "ann", "", world.now))
+    world.strike("gpu_lost_79", "node-0000", 0, cure="reboot")
+    run.run_for(86_400.0 + 600.0)
+    sick, well = sorted(reminders(run))
+    assert "These cases stand still: node-0000.1. These jobs are down, and are not restarted: llama." in sick
+    assert "stand still" not in well
+    assert "are down" not in well

@@ -9,7 +9,7 @@ import pytest
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.errors import NotLeader
-from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Phase, Recovery, Verb
+from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Phase, Recovery, RecoveryPhase, Verb
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_command, a_latch, a_ledger, a_record, a_recovery, a_seat, an_action
 
@@ -81,6 +81,15 @@ def test_a_deposed_leader_does_not_take_the_end_of_a_case_for_a_person_who_delet
     with pytest.raises(NotLeader):
         old.find_lost()
     assert old._view.lost == {}
+
+
+def test_a_deposed_leader_does_not_take_the_end_of_a_recovery_for_a_person_who_deleted_its_record() -> None:
+    _, old, new = two_leaders()
+    new.put_recovery(a_recovery(RecoveryPhase.COMPLETED), True)
+    new.flush(0.0)
+    with pytest.raises(NotLeader):
+        old.find_lost()
+    assert old._view.lost_jobs == {}
 
 
 def test_a_deposed_leader_cannot_move_a_job_or_take_a_seat() -> None:

@@ -16,6 +16,7 @@ from sickbay.controller import hands_off
 from sickbay.controller.absences import Absences
 from sickbay.controller.asking import Asking
 from sickbay.controller.barred import Barred
+from sickbay.controller.bystander import Bystander
 from sickbay.controller.containment import Containment
 from sickbay.controller.crowd import Crowd
 from sickbay.controller.dispatch import UNREAD_S
@@ -77,6 +78,7 @@ class Desk(Asking):
         self._absences = Absences(view, records, settings, self._unsaid)
         self._crowd = Crowd(view)
         self._barred = Barred(view)
+        self._bystander = Bystander(view, records, self._context)
         self._escalated = 0
         self._seats_stale, self._sweeps_at = True, float("inf")
         self._told_keys: set[str] = set()
@@ -427,11 +429,12 @@ class Desk(Asking):
         return seen or node
 
     def _tell(self, ledger: Ledger, counts: admission.Counts, now: Now) -> Ledger:
-        """About full limits, silent instruments and records that cannot be read."""
+        """About full limits, silent instruments, what we may not touch and records that cannot be read."""
         fresh = list(self._monitor.tell_silence(now, self._told_keys))
         fresh += hands_off.notices(self._view.off, self._told_keys, now.wall)
         fresh += self._crowd.notices(ledger, counts, now)
         fresh += self._barred.notices(now)
+        fresh += self._bystander.notices(now)
         fresh += self._remind(now)
         if not fresh:
             return ledger
@@ -439,14 +442,24 @@ class Desk(Asking):
         return replace(ledger, notices=keeping.owed(ledger.notices, fresh))
 
     def _remind(self, now: Now) -> list[Notice]:
-        """Once a day of what people have stopped without an end; what cannot be read has a notice of its own."""
+        """Once a day of what people have stopped for long; what cannot be read has a notice of its own."""
         pauses = [pause for scope, pause in self._view.pauses.items() if scope not in self._view.off.scopes]
         cases = [case for case in self._view.open_cases() if case.held or case.paused]
-        due = {n.key: n for n in reminders.due(pauses, cases, now.wall)}
+        due = {n.key: n for n in reminders.due(pauses, cases, self._jobs_down(now), now.wall)}
         fresh = [notice for key, notice in due.items() if key not in self._told_keys]
         self._told_keys -= {key for key in self._told_keys if key.startswith("reminder/") and key not in due}
         self._told_keys |= due.keys()
         return fresh
+
+    def _jobs_down(self, now: Now) -> dict[str, list[str]]:
+        """Scope of a pause -> jobs that it keeps from being brought back."""
+        down: dict[str, list[str]] = defaultdict(list)
+        for job in self._view.frozen_jobs if self._view.pauses else ():
+            stored = self._view.recoveries.get(job)
+            if stored is not None and stored.value.phase is not RecoveryPhase.RUNNING:
+                pause = self._view.pause_over_job(stored.value.nodes, now.wall)
+                down[pause.scope if pause else ""].append(job)
+        return down
 
     # -- people
 

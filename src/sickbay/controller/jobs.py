@@ -16,7 +16,7 @@ from sickbay.controller.containment import Containment
 from sickbay.controller.outages import Outages
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import absence, blame, capacity, progress, reach, recover, suspicion, versions
+from sickbay.core import absence, blame, capacity, deleted, progress, reach, recover, suspicion, versions
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Command, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
@@ -37,7 +37,6 @@ class JobDesk(Asking):
         super().__init__(containment, records, view)
         self._settings = settings
         self._kinds = {name: fault.kind for name, fault in catalog.faults.items()}
-        self._frozen: set[str] = set()
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
         self._compared: dict[str, tuple[int, tuple[str, ...]]] = {}  # job -> attempt and nodes whose versions were seen
         self._compare_at: dict[str, float] = {}
@@ -57,16 +56,17 @@ class JobDesk(Asking):
     def decide_touched(self, now: Now, tell: TellSuspects) -> None:
         jobs = list(self._view.touched_jobs)
         self._view.touched_jobs.clear()
+        for job in jobs:
+            self.attend(job, now, partial(self._decide, job, now, tell))
         if not self._settings.jobs.enabled:
             self._view.retold.clear()
             return
-        for job in jobs:
-            self.attend(job, now, partial(self._decide, job, now, tell))
         self._containment.run("rule", "versions within a job", now, partial(self._compare_versions, now))
 
     def _decide(self, job_id: str, now: Now, tell: TellSuspects) -> None:
         job, stored = self._view.jobs.get(job_id), self._view.recoveries.get(job_id)
-        if (job is None and stored is None) or job_id in self._view.off.jobs:
+        unknown = job is None and stored is None and job_id not in self._view.lost_jobs
+        if unknown or job_id in self._view.off.jobs:
             return
         asked = job_id in self._answers or job_id in self._orders
         if job and stored and not asked and progress.only_progressed(stored.value, job):
@@ -75,7 +75,7 @@ class JobDesk(Asking):
             self._view.due("job", job_id, self._wake(fresh, now))
             return
         s = self._slice(job_id, job, stored, now)
-        (self._frozen.add if s.paused else self._frozen.discard)(job_id)
+        self._note_frozen(job_id, s.paused)
         d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
         if d.recovery is None:
             return
@@ -84,8 +84,16 @@ class JobDesk(Asking):
         if not d.ended:
             self._view.recoveries[job_id] = replace(self._view.recoveries[job_id], value=d.recovery)
         self._settle(d.recovery, d.ended, stored, now)
+        if d.ended and s.lost is not None:
+            self._view.touch_job(job_id)  # if it runs, it gets a new record
         if d.suspects:
             tell(d.suspects, now)
+
+    def _note_frozen(self, job: str, why: str) -> None:
+        if why:
+            self._view.frozen_jobs[job] = why
+        else:
+            self._view.frozen_jobs.pop(job, None)
 
     # -- versions
 
@@ -125,6 +133,7 @@ class JobDesk(Asking):
             outage=self._outage(job_id, lost, now) if waiting else "", commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job),
+            lost=self._view.lost_jobs.pop(job_id, None),
         )  # fmt: skip
 
     def _unreachable(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
@@ -174,7 +183,7 @@ class JobDesk(Asking):
         asked, answer = self._pasts.get(job.id, ("", False))
         if asked != job.stopped_by:
             last = next((r for r in self._records.store.history(Recovery, limit=MOST_PAST) if r.job == job.id), None)
-            answer = last is not None and last.phase is RecoveryPhase.FAILED and last.attempt == job.attempt
+            answer = last is not None and _was_left(last) and last.attempt == job.attempt
             self._pasts[job.id] = (job.stopped_by, answer)
         return answer
 
@@ -185,6 +194,8 @@ class JobDesk(Asking):
     def _forbidden(self, job: Job | None, recovery: Recovery | None) -> str:
         """Why the policy lets nobody stop this job, or "". A stop is a drain of the job and takes the same level; what
         we have stopped ourselves is always brought back."""
+        if not self._settings.jobs.enabled:
+            return "jobs.enabled is false: jobs are only watched, and none is stopped or restarted"
         if job is None or job.phase is JobPhase.STOPPED or (recovery and recovery.phase not in BEFORE_THE_STOP):
             return ""
         least = min((self._settings.policy_for(pool).max_verb for pool in self._pools(job)), key=LEVELS.index)
@@ -257,6 +268,7 @@ class JobDesk(Asking):
         self._expect(job, asks)
         if ended:
             self._pasts.pop(job, None)
+            self._view.frozen_jobs.pop(job, None)
             self._gangs.pop(job, None)
             self._compared.pop(job, None)
         else:
@@ -307,7 +319,7 @@ class JobDesk(Asking):
         self._view.touch_job(owner)
 
     def _may_ask(self, owner: str) -> bool:
-        return owner not in self._frozen and owner not in self._view.off.jobs
+        return owner not in self._view.frozen_jobs and owner not in self._view.off.jobs
 
     def _say(self, owner: str) -> None:
         stored = self._view.recoveries.get(owner)
@@ -318,6 +330,11 @@ class JobDesk(Asking):
         if stored is not None:
             left = tuple(n for n in stored.value.notices if n.key not in keys)
             self._records.put_recovery(replace(stored.value, notices=left), False, patience=RARELY_S)
+
+
+def _was_left(last: Recovery) -> bool:
+    """Given up by us, or by the person who deleted its record."""
+    return last.phase is RecoveryPhase.FAILED or any(entry.event == deleted.LET_GO for entry in last.journal[-1:])
 
 
 def _how(job: Job | None, last: Entry) -> str:

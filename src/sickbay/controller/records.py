@@ -149,6 +149,22 @@ class Records:
                 self._reload_node(name)  # it has ended: nobody deleted it
             else:
                 self._forget(name)
+        self._find_lost_jobs()
+
+    def _find_lost_jobs(self) -> None:
+        written = [job for job, stored in self._view.recoveries.items() if stored.version]
+        missing = patiently(lambda: self.store.missing(Recovery, written)) if written else []
+        if missing:
+            self.still_leads()
+        for job in missing:
+            self._drafts = {key: draft for key, draft in self._drafts.items() if draft.owner != job}
+            self._miss(self._view.recoveries.pop(job))
+            self._view.touch_job(job)
+
+    def _miss(self, known: Stored[Recovery]) -> None:
+        """It is not there any more: what that means is for core to say, unless it has ended."""
+        if known.version and not self._has_ended(known.value):
+            self._view.lost_jobs[known.value.job] = known.value
 
     def _forget(self, name: str) -> None:
         """What was remembered of its node, its number above all, was in that record: it is written by itself now."""
@@ -478,6 +494,13 @@ class Records:
         """By us, perhaps, and only the answer got lost."""
         return any(ended.id == case.id for ended in self.store.history(Case, node=case.node, limit=8))
 
+    def _has_ended(self, recovery: Recovery) -> bool:
+        """By us, perhaps, and only the answer got lost. A job may have had other recoveries before this one."""
+        node = recovery.nodes[0] if recovery.nodes else ""
+        past = self.store.history(Recovery, node=node, limit=64)
+        first = recovery.journal[:1]
+        return any(ended.job == recovery.job and ended.journal[:1] == first for ended in past)
+
     def _never_repeat(self, name: str, last_n: int) -> None:
         """Somebody may have deleted the case that carried the number: its actions were asked for by that number."""
         stored = self._view.records.get(name)
@@ -489,10 +512,12 @@ class Records:
     def _reload_job(self, job: str) -> None:
         if job in self._view.off.jobs:
             return
-        self._view.recoveries.pop(job, None)
+        known = self._view.recoveries.pop(job, None)
         stored = self.store.get(Recovery, job)
         if stored is not None:
             self._view.recoveries[job] = stored
+        elif known is not None:
+            self._miss(known)
         self.reread.add(job)
         self._view.touch_job(job)
 

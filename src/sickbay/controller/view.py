@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -43,6 +43,8 @@ class View:
         self.cases: dict[str, Stored[Case]] = {}  # by node: one open case each
         self.recoveries: dict[str, Stored[Recovery]] = {}
         self.lost: dict[str, Case] = {}  # by node: open cases whose record somebody deleted
+        self.lost_jobs: dict[str, Recovery] = {}  # recoveries whose record somebody deleted
+        self.frozen_jobs: dict[str, str] = {}  # jobs that we may neither stop nor restart, and why
         self.condemned: frozenset[str] = frozenset()
         self.returned: frozenset[str] = frozenset()
         self.pauses: dict[str, Pause] = {}
@@ -316,16 +318,24 @@ class View:
         """Scopes on which hands are off now."""
         return frozenset(p.scope for p in self.pauses.values() if p.until is None or wall < p.until)
 
+    def pause_over(self, node: Node | None, name: str, wall: float) -> Pause | None:
+        if not self.pauses:
+            return None
+        active = self.active_pauses(wall)
+        scopes = ("fleet", f"node:{name}", f"pool:{node.pool}" if node else "")
+        return next((self.pauses[scope] for scope in scopes if scope in active), None)
+
     def paused(self, node: Node | None, name: str, wall: float) -> str:
         """Why hands are off this node, or ""."""
-        if not self.pauses:
+        pause = self.pause_over(node, name, wall)
+        if pause is None:
             return ""
-        active = self.active_pauses(wall)
-        for scope in ("fleet", f"node:{name}", f"pool:{node.pool}" if node else ""):
-            if scope in active:
-                pause = self.pauses[scope]
-                return f"{scope} is paused by {pause.by}" + (f": {pause.why}" if pause.why else "")
-        return ""
+        return f"{pause.scope} is paused by {pause.by}" + (f": {pause.why}" if pause.why else "")
+
+    def pause_over_job(self, nodes: Sequence[str], wall: float) -> Pause | None:
+        """By the first of its nodes: a gang lives in one pool."""
+        first = nodes[0] if nodes else ""
+        return self.pause_over(self.nodes.get(first), first, wall)
 
 
 def _is_unavailable(node: Node) -> bool:

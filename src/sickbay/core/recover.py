@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sickbay.core import arrivals, capacity, explain, outages, progress, reach, suspects, suspicion
+from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, suspects, suspicion
 from sickbay.core.moment import how_long
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
@@ -39,12 +39,13 @@ Ruled = tuple[Move | None, Recovery]
 def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDecision:
     recovery, opened = s.recovery, False
     if recovery is None:
-        recovery = _adopt(s, now, cluster)
+        recovery = deleted.answer(s.lost, s.job, now) if s.lost is not None else _adopt(s, now, cluster)
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
     recovery = arrivals.note(progress.note(recovery, s, now), s)
-    recovery = reach.told(s, reach.obey(s, recovery, now), now)
+    recovery = reach.obey(s, recovery, now)
+    recovery = recovery if s.paused else reach.told(s, recovery, now)  # else it would not go on by itself
     silent: list[tuple[str, str]] = []
     for _ in range(8):
         if recovery.phase in ENDS:

@@ -1,4 +1,4 @@
-"""What people have stopped and may have forgotten: a pause or a hold without an end is brought to mind once a day.
+"""What people have stopped and may have forgotten: a pause of more than a day, or a hold, is told once a day.
 
 Called by controller/desk.py. While one lasts, sick nodes stand still or stay in service and nobody looks. It ends
 nothing by itself: who stopped it knows why.
@@ -6,7 +6,7 @@ nothing by itself: who stopped it knows why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sickbay.core.moment import moment
 from sickbay.core.naming import named
@@ -15,23 +15,43 @@ from sickbay.model import Case, Notice, Pause
 DAY_S = 86_400.0
 
 
-def due(pauses: Iterable[Pause], cases: Sequence[Case], wall: float) -> Iterator[Notice]:
+def due(
+    pauses: Iterable[Pause], cases: Sequence[Case], jobs: Mapping[str, Sequence[str]], wall: float
+) -> Iterator[Notice]:
+    """`jobs`: scope of a pause -> jobs that it keeps from being brought back."""
     for pause in pauses:
-        if pause.until is None and wall - pause.since >= DAY_S:
-            yield of_pause(pause, [case.id for case in cases if case.paused], wall)
+        if wall - pause.since >= DAY_S and (pause.until is None or wall < pause.until):
+            still = [case.id for case in cases if case.paused and covers(pause, case)]
+            yield of_pause(pause, still, jobs.get(pause.scope, ()), wall)
     for case in cases:
         since = _held_since(case)
         if since is not None and wall - since >= DAY_S:
             yield of_hold(case, since, wall)
 
 
-def of_pause(pause: Pause, still: Sequence[str], wall: float) -> Notice:
+def covers(pause: Pause, case: Case) -> bool:
+    return pause.scope in ("fleet", f"node:{case.node}", f"pool:{case.pool}")
+
+
+def scope_words(pause: Pause) -> tuple[str, str]:
+    """What is paused, and the command that ends it."""
     kind, _, name = pause.scope.partition(":")
-    what, option = (f"{kind} {name}", f"--{kind} {name}") if name else ("the whole fleet", "--all")
+    return (
+        (f"{kind} {name}", f"sickbay resume --{kind} {name}") if name else ("the whole fleet", "sickbay resume --all")
+    )
+
+
+def lasts(pause: Pause) -> str:
+    return "without an end" if pause.until is None else f"until {moment(pause.until)}"
+
+
+def of_pause(pause: Pause, still: Sequence[str], jobs: Sequence[str], wall: float) -> Notice:
+    what, resume = scope_words(pause)
     cases = f" These cases stand still: {named(still)}." if still else ""
+    down = f" These jobs are down, and are not restarted: {named(jobs)}." if jobs else ""
     body = (
-        f"{what} has been paused since {moment(pause.since)} by {pause.by}{_why(pause.why)}, without an end. Nothing "
-        f"is taken out or treated there, and no job restarted.{cases} It is ended by: sickbay resume {option}."
+        f"{what} has been paused since {moment(pause.since)} by {pause.by}{_why(pause.why)}, {lasts(pause)}. Nothing "
+        f"is taken out or treated there, and no job restarted.{cases}{down} It is ended by: {resume}."
     )
     key = f"reminder/pause/{pause.scope}/{pause.since:.0f}/{_day(pause.since, wall)}"
     return Notice(key, "warning", f"{what} is still paused", body, "", wall)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import absence, admit, explain, flaps, machine, plan, quiet, recurring, triage
+from sickbay.core import absence, admit, bystander, explain, flaps, machine, plan, quiet, recurring, triage
 from sickbay.core.turn import Move, Turn
 from sickbay.model import Case, Event, Failed, Phase, Verb, When
 
@@ -99,6 +99,8 @@ def _ask_checkpoint(turn: Turn, case: Case) -> Case:
 
 
 def _with_notice(turn: Turn, case: Case, why: str) -> Case:
+    if case.phase is Phase.DEFERRED and bystander.is_known(case, turn.ctx):
+        return case
     notice = explain.notice_of(case, why, turn.ctx.catalog, turn.ctx.now.wall)
     if notice is not None and case.phase in machine.ENDS and quiet.is_left_by(case, case.journal[-1].event):
         notice = explain.with_quiet(notice, case, turn.ctx.now.wall + quiet.length(case, turn.ctx.policy))

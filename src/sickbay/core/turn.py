@@ -140,6 +140,7 @@ class JobSlice:
     commands: tuple[Command, ...] = ()
     paused: str = ""
     given_up: bool = False  # it has no record because the last one gave up this very attempt
+    lost: Recovery | None = None  # its record, if somebody deleted it while we looked on
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,16 @@ def test_what_ended_or_never_was_is_missing_among_the_live(pair: Pair) -> None:
     assert pair[1].missing(Case, ("n1.1", "n1.2", "n1.3")) == ["n1.1", "n1.3"]
 
 
+def test_a_recovery_that_ended_or_was_never_there_is_missing_too(pair: Pair) -> None:
+    for job in ("llama", "team/llama"):
+        pair[0].create(a_recovery(job))
+    assert pair[1].missing(Recovery, ("llama", "team/llama", "team/mixtral")) == ["team/mixtral"]
+    stored = pair[0].get(Recovery, "team/llama")
+    assert stored is not None
+    pair[0].archive(stored.value, stored.version, 0)
+    assert pair[1].missing(Recovery, ("llama", "team/llama")) == ["team/llama"]
+
+
 def test_a_record_has_moved_when_it_is_there_in_another_version(store: Store) -> None:
     first = store.create(a_case("n1.1"))
     assert not store.moved(Case, "n1.1", first)
