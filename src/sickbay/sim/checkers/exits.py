@@ -46,7 +46,8 @@ class EveryStateHasAnExit(Checker):
         cases = {c.value.id: c.value for c in self.run.store.list(Case)}
         for case in cases.values():
             if case.phase is Phase.ESCALATED:
-                self.expect(case.id in told, None, f"{case.id} rests with a person, and no notice says so")
+                known = case.id in told or (case.absence is not None and self._goes_on())
+                self.expect(known, None, f"{case.id} rests with a person, and no notice says so")
         marks = {mark for case in cases.values() for mark in (case.id, case.adopts)}
         for node in self.world.nodes.values():
             if node.mark and node.present:
@@ -58,6 +59,11 @@ class EveryStateHasAnExit(Checker):
         self._verdicts_end(cases)
         self._suspicions_are_told(cases)
         self._stops_are_told(cases)
+
+    def _goes_on(self) -> bool:
+        """Nodes that come and go together are one incident: people were told of it, and not yet that it is over."""
+        said = [n.title for n in self.run.mailbox.notices if n.case.startswith("absence.")]
+        return bool(said) and not said[-1].endswith(("is over", "is left to people"))
 
     def _verdicts_end(self, cases: Mapping[str, Case]) -> None:
         """What is held against a node that has no case. One that is shared rests with the case about that."""
