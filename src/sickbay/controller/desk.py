@@ -25,7 +25,19 @@ from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
 from sickbay.controller.view import View
 from sickbay.controller.windows import opens_in
-from sickbay.core import absence, keeping, machine, plan, progress, quiet, reminders, sight, suspicion, triage
+from sickbay.core import (
+    absence,
+    keeping,
+    machine,
+    plan,
+    progress,
+    quiet,
+    reminders,
+    sight,
+    suspicion,
+    triage,
+    undelivered,
+)
 from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
@@ -330,8 +342,8 @@ class Desk(Asking):
                 self._look_again()
 
     def _swept(self, cases: Mapping[str, Case], now: Now) -> Ledger:
-        """A case that cannot be read keeps its seat: its node may well be out. Each once: kept here and swept too, seats
-        were twice as many after every sweep, until the memory was full (seed 300080)."""
+        """A case that cannot be read keeps its seat: its node may well be out. Each once: kept here and swept too,
+        seats were twice as many after every sweep, until the memory was full (seed 300080)."""
         unread = tuple(seat for seat in self._ledger.seats if seat.case in self._view.off.cases)
         if not unread:
             return admission.sweep(self._ledger, cases, now.watch)
@@ -361,7 +373,7 @@ class Desk(Asking):
         case = self._view.cases[name].value
         if self._view.is_off(name):
             return
-        if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
+        if case.held or case.paused or now.watch < max(case.retry_at or 0.0, undelivered.again_at(case)):
             return
         policy = self._settings.policy_for(case.pool)
         allowed = plan.allowed(case, policy, self._verbs, self._settings.ceilings)
