@@ -344,6 +344,18 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A treatment that whoever must do it could not be given: provider away, throttled, out of reach. Not tried."""
+
+    verb: Verb
+    since: float  # watch time of the first try
+    at: float  # wall time of the same
+    tries: int
+    again_at: float  # watch time before which it is not asked for again
+    told: bool = False  # people know
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One node's illness from suspicion to its end. Only core/machine.py returns a Case in another phase."""
 
@@ -364,7 +376,7 @@ class Case:
     rungs_tried: tuple[Verb, ...] = ()  # in this case, for the story
     visits: int = 0  # times QUEUED was entered
     examine: bool = False  # verify only, no rung, at the next visit of QUEUED
-    unguarded: int = 0  # treatments that were refused at the door or never arrived
+    unguarded: int = 0  # treatments that were refused at the door
     held: bool = False
     cancelled: bool = False
     approved: tuple[Verb, ...] = ()
@@ -393,6 +405,7 @@ class Case:
     absence: Absence | None = None  # of a case about many nodes that are away together
     alive: bool = False  # while it was away somebody else called it alive: that it was away is no evidence
     flaps: bool = False  # it comes and goes, and a person decides: that it answers now changes nothing
+    undelivered: Undelivered | None = None  # its next treatment, which could not be delivered so far
 
 
 class JobPhase(StrEnum):

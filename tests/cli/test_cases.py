@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sickbay.model import Case, Command, Phase, Verb
+from sickbay.model import Case, Command, Entry, Phase, Verb
 
 from .builders import XID_79, Bay, a_case, a_ledger, a_recovery
 
@@ -89,6 +89,33 @@ def test_approval_of_a_named_treatment(bay: Bay) -> None:
     bay.put(a_case("gpu-17.3"))
     bay.run("case", "approve", "gpu-17.3", "--verb", "reboot")
     assert dict(bay.all(Command)[0].args) == {"verb": "REBOOT"}
+
+
+def test_a_late_approval_says_that_the_case_is_taken_up_again(bay: Bay) -> None:
+    bay.put(waited_in_vain("REBOOT"))
+    said = bay.run("case", "approve", "gpu-17.3")
+    assert "Approved: REBOOT of gpu-17" in said.out
+    assert "it is taken up again where it stood" in said.out
+    assert dict(bay.all(Command)[0].args) == {"verb": "REBOOT"}
+
+
+def test_an_approval_of_another_verb_than_the_one_asked_for_says_so(bay: Bay) -> None:
+    bay.put(waited_in_vain("REBOOT"))
+    said = bay.run("case", "approve", "gpu-17.3", "--verb", "REPLACE").out
+    assert "it waits for REBOOT, not for REPLACE: sickbay case approve gpu-17.3 --verb REBOOT" in said
+
+
+def test_an_approval_of_a_case_that_rests_for_another_reason_says_what_it_needs_besides(bay: Bay) -> None:
+    bay.put(a_case("gpu-17.3", Phase.ESCALATED))
+    said = bay.run("case", "approve", "gpu-17.3", "--verb", "REPLACE").out
+    assert "goes on by: sickbay case retry gpu-17.3" in said
+
+
+def waited_in_vain(verb: str) -> Case:
+    asked = Entry(8, "ASKED", 1.0, "sickbay", f"{verb} waits for a person's word", "QUEUED")
+    late = Entry(9, "TIMED_OUT", 2.0, "sickbay", "longer than allowed", "ESCALATED")
+    timeline = (("QUEUED", 1.0), ("ESCALATED", 2.0))
+    return a_case("gpu-17.3", Phase.ESCALATED, step=9, journal=(asked, late), timeline=timeline)
 
 
 def test_approval_of_what_is_behind_is_refused(bay: Bay) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sickbay.core.admit import Refusal
 from sickbay.model import Done, Failed, Lost, Outcome, Phase, Refuted, Unguarded, Verb
 from tests.builders import BOOT, GPU, a_case, a_finding, a_latch, a_node, a_past, a_policy, a_record, an_action
 from tests.core.bedside import Bedside
@@ -307,6 +308,111 @@ def test_a_case_at_rest_that_goes_on_does_not_close_what_somebody_has_opened_uns
     assert (bed.phase, bed.case.pending.args["unless"]) == (Phase.CORDONING, "opened")
     bed.shows(cordoned=False).answers(Refuted("n1 carries our mark, and somebody has opened it"))
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+
+
+def test_a_cordon_asked_for_again_at_rest_does_not_close_what_somebody_has_opened_unseen() -> None:
+    """It was asked for without looking: a node that a person opened while its release was refused was closed again."""
+    bed = at(Phase.RETURNING).answers(Failed("only 7 of 8 GPUs are allocatable"))
+    assert bed.case.pending is not None
+    assert (bed.phase, bed.asks, bed.case.pending.args["unless"]) == (Phase.ESCALATED, Verb.CORDON, "opened")
+    bed.shows(cordoned=False).answers(Refuted("n1 carries our mark, and somebody has opened it"))
+    assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
+
+
+def test_a_cordon_asked_for_again_at_rest_closes_nothing_that_is_in_service_again_without_a_place() -> None:
+    bed = closed_by_alice().answers(Failed("a right is missing"))
+    assert bed.case.pending is not None
+    assert (bed.phase, bed.case.pending.args["unless"]) == (Phase.ESCALATED, "in service")
+    bed.shows(others=()).answers(Refuted("n1 was out and is in service again"))
+    assert bed.phase is Phase.WAITING
+    assert bed.why == "n1 was out and is in service again: closing it needs a place now"
+
+
+# --- a release that lacks a right -------------------------------------------------------------------------------------
+
+LACKS = Failed("a right is missing: we cannot patch n1", lacks=True)
+
+
+@pytest.mark.parametrize("phase", [Phase.RETURNING, Phase.CANCELLING])
+def test_a_release_that_lacks_a_right_is_told_once_and_asked_for_every_minute_until_it_is_back(phase: Phase) -> None:
+    bed = at(Phase.RETURNING)
+    if phase is Phase.CANCELLING:
+        bed.commands("abort")
+    for _ in range(120):
+        bed.answers(LACKS)
+        assert (bed.phase, bed.asks, bed.case.refusal) == (phase, Verb.RELEASE, LACKS.why)
+        assert bed.case.pending is not None
+        assert bed.case.pending.ask_at == bed.now + 60.0
+        bed.waits(60.0)
+    told = [n for n in bed.notices.values() if n.level == "urgent"]
+    assert [LACKS.why in n.body and "goes on by itself" in n.body for n in told] == [True]
+    assert bed.answers().phase in (Phase.RESOLVED, Phase.DISMISSED)
+
+
+def test_a_node_that_falls_ill_while_its_release_lacks_a_right_is_not_opened() -> None:
+    bed = at(Phase.RETURNING).answers(LACKS).waits(60.0)
+    assert bed.finds("xid.95", 70).phase is Phase.CORDONING
+
+
+# --- a word that comes late -------------------------------------------------------------------------------------------
+
+
+def waited_for_reboot() -> Bedside:
+    """Asked for, and nobody answered until its time was over."""
+    bed = at(Phase.QUEUED, approval=("REBOOT", "REPLACE"))
+    bed.turns(refusal=Refusal("REBOOT needs a person's approval", bed.now + 60.0, asks=Verb.REBOOT))
+    bed.waits(86_400.0)
+    assert bed.phase is Phase.ESCALATED
+    return bed
+
+
+def test_the_approval_that_a_case_had_waited_for_in_vain_takes_it_up_again() -> None:
+    bed = waited_for_reboot().commands("approve", verb="REBOOT")
+    assert (bed.phase, bed.case.approved) == (Phase.CORDONING, (Verb.REBOOT,))
+    assert bed.until(Phase.REPAIRING).asks is Verb.REBOOT
+
+
+def test_an_approval_without_a_verb_is_for_what_the_case_had_waited_for() -> None:
+    assert waited_for_reboot().commands("approve").case.approved == (Verb.REBOOT,)
+
+
+def test_a_case_that_is_taken_up_again_by_a_late_approval_goes_on_where_it_stood() -> None:
+    bed = waited_for_reboot()
+    bed.live = bed.last = replace(bed.case, rung=Verb.RESET_GPU, rungs_tried=(Verb.RESET_GPU,))
+    assert bed.commands("approve", verb="REBOOT").case.rung is Verb.RESET_GPU
+
+
+def test_a_late_approval_of_a_held_case_takes_it_up_when_it_is_let_on() -> None:
+    bed = waited_for_reboot().commands("hold").commands("approve", verb="REBOOT")
+    assert bed.phase is Phase.ESCALATED
+    assert bed.commands("unhold").phase is Phase.CORDONING
+
+
+def test_a_late_approval_takes_a_case_up_once() -> None:
+    """What escalates again, for whatever it waits then, stays with the person."""
+    bed = waited_for_reboot().commands("approve", verb="REBOOT").until(Phase.QUEUED).waits(86_400.0)
+    assert bed.phase is Phase.ESCALATED
+    assert bed.turns().phase is Phase.ESCALATED
+
+
+def test_a_late_approval_of_another_verb_says_what_the_case_waits_for() -> None:
+    bed = waited_for_reboot().commands("approve", verb="REPLACE")
+    assert bed.phase is Phase.ESCALATED
+    assert "it waits for REBOOT, not for REPLACE: sickbay case approve n1.1 --verb REBOOT" in bed.why
+
+
+def test_an_approval_of_a_case_that_rests_for_another_reason_is_kept_and_says_what_it_needs_besides() -> None:
+    bed = escalated().commands("approve", verb="REPLACE")
+    assert (bed.phase, bed.case.approved) == (Phase.ESCALATED, (Verb.REPLACE,))
+    assert "sickbay case retry n1.1" in bed.why
+
+
+def test_an_approval_that_can_change_nothing_approves_nothing_and_says_so() -> None:
+    bed = at(Phase.QUEUED)
+    bed.live = bed.last = replace(bed.case, rung=Verb.POWER_CYCLE)
+    bed.commands("approve", verb="REBOOT")
+    assert bed.case.approved == ()
+    assert bed.why == "nothing is approved: the case will not ask for REBOOT; ahead: REPLACE"
 
 
 def test_a_cancel_asks_that_what_was_sent_be_taken_back_and_says_what_became_of_it() -> None:

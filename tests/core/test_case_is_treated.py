@@ -126,18 +126,73 @@ def test_a_treatment_refused_at_the_door_closes_and_empties_the_node_again_and_i
 
 def test_a_treatment_that_never_arrived_was_not_tried_and_nothing_stronger_follows() -> None:
     bed = treated().answers(Lost("the provider could not be reached"))
-    assert bed.why == "it never arrived: the provider could not be reached"
+    assert (bed.phase, bed.why) == (Phase.QUEUED, "REBOOT could not be delivered: the provider could not be reached")
     assert bed.case.rungs_tried == ()
+    assert bed.case.unfinished is None
     assert bed.until(Phase.REPAIRING).asks is Verb.REBOOT
 
 
-@pytest.mark.parametrize("outcome", [Unguarded("somebody keeps uncordoning it"), Lost("twice")])
-def test_the_third_treatment_that_was_not_made_goes_to_a_person(outcome: Outcome) -> None:
+def test_the_third_treatment_that_was_refused_at_the_door_goes_to_a_person() -> None:
     bed = treated()
     for phase in (Phase.CORDONING, Phase.CORDONING, Phase.ESCALATED):
-        bed.until(Phase.REPAIRING).answers(outcome)
+        bed.until(Phase.REPAIRING).answers(Unguarded("somebody keeps uncordoning it"))
         assert bed.phase is phase
     assert bed.case.rungs_tried == ()
+
+
+def tried_again(bed: Bedside) -> Bedside:
+    """A place is free as soon as it is tried again."""
+    assert bed.case.undelivered is not None
+    bed.now = bed.case.undelivered.again_at
+    return bed.grants()
+
+
+def test_what_cannot_be_delivered_is_tried_again_later_and_later() -> None:
+    bed, waited = treated(), []
+    for _ in range(7):
+        bed.answers(Lost("the provider does not answer"))
+        assert bed.case.undelivered is not None
+        waited.append(bed.case.undelivered.again_at - bed.now)
+        tried_again(bed)
+    assert waited == [60.0, 120.0, 240.0, 480.0, 600.0, 600.0, 600.0]
+
+
+def test_what_cannot_be_delivered_says_what_does_not_answer_and_when_it_is_tried_again() -> None:
+    """That a key never arrived is nothing that anybody can act on: the door had said why a moment ago."""
+    bed = treated()
+    bed.live = bed.last = replace(bed.case, refusal="the provider's API does not answer")
+    bed.answers(Lost("n1.1/9 never arrived at n1"))
+    assert bed.case.refusal == (
+        "REBOOT could not be delivered: the provider's API does not answer; it is tried again in 1 minute"
+    )
+
+
+def test_what_cannot_be_delivered_for_a_while_is_told_once() -> None:
+    bed = treated()
+    for _ in range(12):
+        bed.answers(Lost("the provider does not answer"))
+        tried_again(bed)
+    told = [n for n in bed.notices.values() if n.key.endswith("/undelivered")]
+    assert [n.level for n in told] == ["warning"]
+    assert "the provider does not answer" in told[0].body
+    assert "sickbay case hold n1.1" in told[0].body
+    assert "sickbay case abort n1.1" in told[0].body
+
+
+def test_what_cannot_be_delivered_for_hours_is_a_persons() -> None:
+    bed = treated()
+    began = bed.now
+    while bed.answers(Lost("the provider does not answer")).phase is Phase.QUEUED:
+        tried_again(bed)
+    assert (bed.phase, bed.case.rungs_tried) == (Phase.ESCALATED, ())
+    assert bed.why == "REBOOT could not be delivered for 6 hours: the provider does not answer"
+    assert bed.now - began >= 6 * 3_600.0
+    assert bed.case.undelivered is None, "a person's retry has its whole time again"
+
+
+def test_what_was_delivered_after_all_was_never_undelivered() -> None:
+    bed = tried_again(treated().answers(Lost("the provider does not answer")))
+    assert bed.treated().case.undelivered is None
 
 
 # --- the examination --------------------------------------------------------------------------------------------------

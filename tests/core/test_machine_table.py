@@ -50,6 +50,8 @@ DIFFERENCES = {
     (P.RETURNING, E.UNHELD): P.CORDONING,  # RELEASE may have landed: close it again, then verify only
     (P.REPAIRING, E.EXHAUSTED): P.ESCALATED,  # the third UNGUARDED arrives as EXHAUSTED: guards are events
     (P.ESCALATED, E.DONE): P.HOLDING,  # only a cordon that had failed is still asked for: made, the case goes on
+    (P.REPAIRING, E.UNREACHABLE): P.QUEUED,  # it could not be delivered: not tried, asked for again after a while
+    (P.ESCALATED, E.UNGUARDED): P.WAITING,  # as in CORDONING, for a cordon that is still asked for
     (P.CORDONING, E.UNGUARDED): P.WAITING,  # it was out, so it had no place; in service again it needs one
     (P.QUEUED, E.CLEARED): P.CORDONING,  # refuted before a treatment was sent: closed and emptied again, then verified
     (P.REPAIRING, E.CLEARED): P.CORDONING,  # likewise, at the door or just before it

@@ -324,3 +324,21 @@ def test_a_node_that_falls_ill_again_and_again_is_told_as_that_and_not_case_by_c
     people = {n.case for n in ward.run.mailbox.notices if n.level == "urgent"}
     single = [n for n in told[told.index(often[0]) + 1 :] if n.case not in people]
     assert single == []
+
+
+def test_an_approval_that_comes_after_the_time_of_its_wait_takes_the_case_up_again() -> None:
+    """Over a weekend: both notices say how to approve, the command line said that it was done, and for ever after the
+    node stayed out and nobody heard of it."""
+    ward = Ward(policy=a_policy(approval=("REBOOT",)))
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.passes(2 * 86_400.0)
+    case = ward.case(SICK)
+    assert case is not None
+    assert case.phase is Phase.ESCALATED
+    assert f"sickbay case approve {case.id} --verb REBOOT" in ward.run.mailbox.notices[-1].body
+    ward.run.store.create(Command("yes", "approve", case.id, "alice", "go", ward.world.now, {"verb": "REBOOT"}))
+    ward.world.note("person", SICK, act="approve", by="alice", case=case.id, verb="REBOOT")
+    assert ward.until_ended(SICK).phase is Phase.RESOLVED
+    assert ward.treatments(SICK) == ["REBOOT"]
+    assert ward.is_well(SICK)
+    ward.ends_well()

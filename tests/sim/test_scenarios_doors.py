@@ -10,13 +10,14 @@ import pytest
 
 from sickbay.controller.crew import Answer, InlineCrew, Work
 from sickbay.errors import NotLeader
-from sickbay.model import Before, Case, Done, Event, Finding, Phase, Place, Retry, Severity, Status, Verb
+from sickbay.model import Before, Case, Done, Event, Failed, Finding, Phase, Place, Retry, Severity, Status, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.sim.removed import Removed, both, door, notices, row, wrapped
 from tests.sim.ward import Ward, a_policy
 
 SICK = "node-0005"
+HOUR, DAY = 3_600.0, 86_400.0
 
 
 def sick_ward(kind: str = "gpu_lost_79", cure: str = "reboot", **how: Any) -> Ward:
@@ -451,6 +452,147 @@ def test_what_waits_too_long_was_not_tried_and_a_person_is_told_why() -> None:
     assert "waited 180 s in a line and was taken back" in case.journal[-1].why
 
 
+def test_a_release_that_lacks_a_right_is_told_asked_again_and_made_when_the_right_is_back() -> None:
+    """It was a person's case when return_s was over, and stayed one when the role was mended."""
+    ward = sick_ward()
+    ward.until_phase(SICK, Phase.VERIFYING)
+    ward.world.services.fail("rights")
+    ward.passes(DAY)
+    told = [n for n in ward.run.mailbox.notices if n.level == "urgent"]
+    assert [f"a right is missing: we cannot take our mark off {SICK}" in n.body for n in told] == [True]
+    assert not ward.world.nodes[SICK].serving()
+    ward.world.services.back("rights")
+    assert ward.until_ended(SICK, 600.0).phase is Phase.RESOLVED
+    assert ward.is_well(SICK)
+    ward.ends_well()
+
+
+def test_a_node_let_go_while_a_right_is_missing_is_let_go_when_it_is_back() -> None:
+    ward = sick_ward()
+    case = ward.until_phase(SICK, Phase.VERIFYING)
+    ward.world.services.fail("rights")
+    ward.says("abort", case)
+    ward.passes(DAY)
+    assert [n.level for n in ward.run.mailbox.notices if "a right is missing" in n.body] == ["urgent"]
+    ward.world.services.back("rights")
+    assert ward.until_ended(SICK, 600.0).phase is Phase.DISMISSED
+    assert ward.world.nodes[SICK].mark == ""
+    ward.is_sound()
+
+
+# -- a provider that is away
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpu", "cure", "minutes"),
+    [
+        ("row_remap_failed_64", 2, "replace", 10),
+        ("host_crash", None, "reboot", 40),
+        ("host_crash", None, "reboot", 300),
+    ],
+)
+def test_a_provider_that_is_away_is_asked_again_and_the_node_is_mended_when_it_is_back(
+    kind: str, gpu: int | None, cure: str, minutes: int
+) -> None:
+    """Three tries in five minutes were all, and the case stayed with a person in words that nobody could act on."""
+    ward = Ward(12)
+    ward.world.services.fail("provider", minutes * 60.0)
+    ward.world.strike(kind, SICK, *([] if gpu is None else [gpu]), cure=cure)
+    ward.passes(minutes * 60.0)
+    assert ward.treatments(SICK) == []
+    ward.until_ended(SICK)
+    assert ward.treatments(SICK) == [cure.upper()]
+    levels = [n.level for n in ward.run.mailbox.notices]
+    assert "urgent" not in levels
+    assert levels.count("warning") == (minutes > 10)
+    ward.until(lambda: ward.is_well(SICK))
+    ward.ends_well()
+
+
+def test_a_provider_that_is_away_is_told_once_with_what_does_not_answer_and_how_to_stop_it() -> None:
+    ward = Ward(12)
+    ward.world.services.fail("provider")
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.passes(4 * HOUR)
+    case = ward.case(SICK)
+    assert case is not None
+    assert case.phase is not Phase.ESCALATED
+    told = [n for n in ward.run.mailbox.notices if n.level != "info"]
+    assert [n.level for n in told] == ["warning"]
+    for words in ("REPLACE", "the provider's API does not answer", "tried again by itself",
+                  f"sickbay case hold {case.id}", f"sickbay case abort {case.id}"):  # fmt: skip
+        assert words in told[0].body
+    calls = [at for at, a in ward.door.calls if a.verb is Verb.REPLACE and a.call]
+    assert len(calls) < 70, "with back-off"
+    ward.passes(4 * HOUR)
+    assert "REPLACE could not be delivered for 6 hours: the provider's API does not answer" in ward.story_of(SICK)
+    assert [n.level for n in ward.run.mailbox.notices if n.level == "urgent"] == ["urgent"]
+    ward.is_sound()
+
+
+def test_what_waits_for_a_provider_keeps_no_place_from_others_and_counts_in_no_window() -> None:
+    only = Limit(count=1, percent=100.0, at_least=1)
+    ward = Ward(12, policy=a_policy(at_once=only, per_window={"REPLACE": 1}))
+    ward.world.services.fail("provider", 3 * HOUR)
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.passes(HOUR)
+    ward.world.strike("ecc_uncontained_95", "node-0002", 0, cure="reset")
+    ward.passes(1.5 * HOUR)
+    assert ward.treatments() == ["RESET_GPU"]
+    assert ward.is_well("node-0002")
+    ward.until_ended(SICK, 2 * HOUR)
+    assert ward.treatments(SICK) == ["REPLACE"]
+    ward.ends_well()
+
+
+def test_a_node_that_is_well_again_before_its_provider_is_back_is_examined_and_not_treated() -> None:
+    ward = Ward(12)
+    ward.world.services.fail("provider", 5 * HOUR)
+    ward.world.strike("host_crash", SICK, cure="reboot")
+    ward.passes(HOUR)
+    ward.world.people.revive(SICK)
+    ward.passes(2 * HOUR)
+    assert ward.treatments(SICK) == []
+    assert ward.is_well(SICK)
+    ward.ends_well(4 * HOUR)
+
+
+def test_a_case_that_waits_for_its_provider_is_let_go_at_a_persons_word() -> None:
+    ward = Ward(12)
+    ward.world.services.fail("provider", 5 * HOUR)
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.passes(HOUR)
+    case = ward.case(SICK)
+    assert case is not None
+    ward.says("abort", case)
+    assert ward.until_ended(SICK, 600.0).phase is Phase.DISMISSED
+    ward.passes(6 * HOUR)
+    assert not [f for f in ward.facts("treat-start", SICK) if str(f.detail["key"]).startswith(f"{case.id}/")]
+    ward.is_sound()
+
+
+def test_a_cordon_that_failed_does_not_close_a_node_that_a_person_has_opened_unseen() -> None:
+    ward = sick_ward()
+    seen: list[str] = []
+
+    def never_ready(action: Any, go: Any) -> Any:
+        return Failed("only 7 of 8 GPUs are allocatable") if action.args.get("cancel") != "1" else go(action)
+
+    def open_first(action: Any, go: Any) -> Any:
+        if ward.facts("verify", SICK) and not seen:
+            seen.append(action.key)
+            ward.world.people.uncordon(SICK)
+        return go(action)
+
+    ward.door.on[Verb.RELEASE] = never_ready
+    ward.door.on[Verb.CORDON] = open_first
+    ward.until(lambda: bool(seen))
+    ward.passes(HOUR)
+    assert not [f for f in ward.facts("cordon", SICK) if f.t > ward.facts("verify", SICK)[-1].t]
+    assert not ward.world.nodes[SICK].cordoned
+    ward.is_sound()
+
+
 def test_a_drain_that_lacks_a_right_is_told_asked_again_and_taken_up_when_the_right_is_back() -> None:
     """It was a person's case for good at the first refusal: nobody came back to it when the role was mended."""
     ward = Ward()
@@ -460,7 +602,8 @@ def test_a_drain_that_lacks_a_right_is_told_asked_again_and_taken_up_when_the_ri
     case = ward.until_phase(SICK, Phase.ESCALATED)
     ward.passes(1800.0)
     told = [n for n in ward.run.mailbox.notices if n.case == case.id and n.level == "urgent"]
-    assert [f"a right is missing: we cannot evict {job.id} from {SICK}" in n.body for n in told] == [True]
+    lacked = (f"a right is missing: we cannot evict {job.id} from {SICK}", "we cannot take our mark off")
+    assert [words in n.body for words, n in zip(lacked, told, strict=True)] == [True, True]
     assert "goes on by itself as soon as that works" in told[0].body
     ward.world.services.back("rights")
     assert ward.until_ended(SICK).phase is Phase.RESOLVED

@@ -203,6 +203,11 @@ class Ward:
         """In service, with no ailment that anything could show."""
         return self.world.nodes[node].serving() and self.world.truly_healthy(node, ("nvidia-smi", "dcgm-l2"))
 
+    def story_of(self, node: str) -> str:
+        """What its open case says of itself."""
+        case = self.case(node)
+        return " | ".join(entry.why for entry in case.journal) if case else ""
+
     def story(self) -> str:
         cases = [f"{c.value.id} {c.value.phase} {c.value.refusal}" for c in self.run.store.list(Case)]
         jobs = [f"{r.value.job} {r.value.phase} {r.value.refusal}" for r in self.run.store.list(Recovery)]

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from sickbay.cli.sitting import Sitting, nearest
 from sickbay.cli.words import plain
-from sickbay.core import plan, suspicion
+from sickbay.core import consent, plan, suspicion
 from sickbay.core.naming import named
 from sickbay.errors import UserError
 from sickbay.model import Case, Command, Phase, Recovery, Verb
@@ -27,7 +27,8 @@ def ask(sitting: Sitting, case: Case, verb: str, why: str, args: dict[str, str])
         raise UserError(f"Case {case.id} {wrong}")
     wish = Command(uuid4().hex, verb, case.id, sitting.by, why, sitting.now, args, cluster=sitting.cluster())
     sitting.store.create(wish)
-    return [plain(effect(case).format(**args)), f"{sitting.when()} {sitting.controller()}"]
+    also = [plain(_also(case, Verb(args["verb"])))] if verb == "approve" else []
+    return [plain(effect(case).format(**args)), *filter(None, also), f"{sitting.when()} {sitting.controller()}"]
 
 
 def ask_for_node(sitting: Sitting, node: str, why: str) -> list[str]:
@@ -105,10 +106,18 @@ def _abort_effect(case: Case) -> str:
     )
 
 
+def _also(case: Case, verb: Verb) -> str:
+    """What an approval alone does not say: that it comes late and still counts, or that it is not the one missing."""
+    if consent.takes_up(case, (verb,)):
+        return "Its time to wait for that was over; it is taken up again where it stood."
+    but = consent.but(case, (verb,))
+    return f"But {but}." if but else ""
+
+
 # What a person may ask for: why it would be pointless ("" if it is not), and what it does, in words.
 WISHES: dict[str, tuple[Callable[[Case], str], Callable[[Case], str]]] = {
     "approve": (
-        lambda case: "is cancelled: it will not be treated." if case.cancelled else "",
+        lambda case: f"{why}." if (why := consent.in_vain(case, tuple(Verb))) else "",
         lambda case: f"Approved: {{verb}} of {case.node} in case {case.id}, once its turn and a free seat come.",
     ),
     "hold": (
@@ -151,6 +160,8 @@ def to_approve(case: Case, approval: Collection[str], wanted: str) -> Verb:
     """What a person's approval is for: the verb named, or the first one ahead that waits for a person."""
     if case.absence is not None and (wanted.upper() or Verb.REPLACE) == Verb.REPLACE:
         return Verb.REPLACE
+    if not wanted and consent.waited_in_vain(case) and (asked := consent.asked(case)) is not None:
+        return asked
     ahead = plan.ahead(case)
     words = ", ".join(verb.value for verb in ahead) or "nothing"
     chosen = [v for v in ahead if v.value == wanted.upper()] if wanted else plan.needs_approval(case, approval)

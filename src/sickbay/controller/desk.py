@@ -26,7 +26,19 @@ from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
 from sickbay.controller.view import View
 from sickbay.controller.windows import opens_in
-from sickbay.core import absence, keeping, machine, plan, progress, quiet, reminders, sight, suspicion, triage
+from sickbay.core import (
+    absence,
+    keeping,
+    machine,
+    plan,
+    progress,
+    quiet,
+    reminders,
+    sight,
+    suspicion,
+    triage,
+    undelivered,
+)
 from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, NodeSlice, Now
@@ -372,7 +384,7 @@ class Desk(Asking):
         case = self._view.cases[name].value
         if self._view.is_off(name):
             return
-        if case.held or case.paused or (case.retry_at is not None and now.watch < case.retry_at):
+        if case.held or case.paused or now.watch < max(case.retry_at or 0.0, undelivered.again_at(case)):
             return
         policy = self._settings.policy_for(case.pool)
         allowed = plan.allowed(case, policy, self._verbs, self._settings.ceilings)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from sickbay.core import undelivered
 from sickbay.core.moment import how_long
 from sickbay.model import TREATMENTS, Case, Ledger, Node, Phase, Seat, Severity, Verb, When
 from sickbay.settings import Limit, Policy
@@ -294,6 +295,8 @@ def is_needed(seat: Seat, case: Case, now: float) -> bool:
         return case.phase is not Phase.SUSPECTED
     if seat.kind == EVICT:
         return case.phase in (Phase.HOLDING, Phase.DRAINING)
+    if undelivered.gives_back(case, seat.verb, now):
+        return False
     if case.phase in (Phase.REPAIRING, Phase.QUEUED):
         return True
     return case.unfinished is not None and (not _is_replaced_at_rest(case) or now < seat.since + _lasts_s(case))
@@ -321,7 +324,22 @@ def sweep(ledger: Ledger, cases: Mapping[str, Case], now: float) -> Ledger:
     heirs = {case.adopts: case for case in cases.values() if case.adopts}
     held = [(seat, cases.get(seat.case) or heirs.get(seat.case)) for seat in ledger.seats]
     kept = tuple(replace(seat, case=case.id) for seat, case in held if case is not None and is_needed(seat, case, now))
+    ledger = _with_grants_back(ledger, held, now)
     return ledger if kept == ledger.seats else replace(ledger, seats=kept)
+
+
+def _with_grants_back(ledger: Ledger, held: Sequence[tuple[Seat, Case | None]], now: float) -> Ledger:
+    """What could not be delivered was not done, and counts in no window: else one case that is tried again and again
+    would use up what others may have."""
+    back = [s for s, case in held if case and s.kind == TREAT and undelivered.gives_back(case, s.verb, now)]
+    windows = dict(ledger.windows)
+    for seat in back:
+        name = f"{seat.pool}/{seat.verb}"
+        times = list(windows.get(name, ()))
+        if seat.since in times:
+            times.remove(seat.since)
+            windows[name] = tuple(times)
+    return replace(ledger, windows=windows) if back else ledger
 
 
 def trip(ledger: Ledger, policy: Policy, escalated: int, now: float) -> Ledger:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from sickbay.core import (
     absence,
     comebacks,
+    consent,
     explain,
     flaps,
     keeping,
@@ -22,6 +23,7 @@ from sickbay.core import (
     strays,
     suspicion,
     triage,
+    undelivered,
 )
 from sickbay.core.moment import how_long
 from sickbay.core.phases import RULES, unreachable_at
@@ -98,7 +100,7 @@ def _run(turn: Turn) -> None:
         case = turn.case
         if case is None or case.phase in machine.ENDS:
             return
-        move = _from_outside(turn, case) or _from_phase(turn, case) or _from_time(turn, case)
+        move = _from_outside(turn, case) or _from_phase(turn, case) or _from_time(turn, turn.case or case)
         if move is None:
             return
         moved = steps.step(turn, turn.case or case, move)  # not `case`: a rule may have noted facts on the turn's own
@@ -214,7 +216,7 @@ def _was_uncordoned(case: Case, node: Node) -> bool:
 
 def _was_opened_at_once(turn: Turn, case: Case, node: Node) -> bool:
     """The door found our mark on an open node: it was closed, and opened before we heard that."""
-    refuted = case.phase is Phase.CORDONING and isinstance(turn.outcome, Refuted)
+    refuted = case.phase in (Phase.CORDONING, Phase.ESCALATED) and isinstance(turn.outcome, Refuted)
     return refuted and node.mark in (case.id, case.adopts or case.id)
 
 
@@ -256,18 +258,12 @@ def _conclude(turn: Turn) -> Decision:
     return Decision(record, case, opened, ended, tuple(turn.consumed), condemn)
 
 
-ASKED = "ASKED"  # in the journal: a person was told that their word is missing
-
-
 def _asked(turn: Turn, case: Case, verb: Verb | None) -> Case:
     """Who is not told cannot give their word: once for each verb, and once more after they had it begin anew."""
-    if verb is None:
-        return case
-    anew = max((n for n, e in enumerate(case.journal) if e.event == Event.RETRIED), default=0)
-    if any(e.event == ASKED and e.why.startswith(f"{verb} ") for e in case.journal[anew:]):
+    if verb is None or consent.was_asked(case, verb):
         return case
     at, notice = turn.ctx.now.wall, explain.asks(case, verb, turn.ctx.catalog, turn.ctx.now.wall)
-    case = machine.note(case, ASKED, at=at, by="sickbay", why=f"{verb} waits for a person's word")
+    case = machine.note(case, consent.ASKED, at=at, by="sickbay", why=f"{verb} waits for a person's word")
     return replace(case, notices=(*case.notices, notice)[-8:])
 
 
@@ -283,6 +279,7 @@ def wake_at(case: Case, record: NodeRecord, ctx: Context) -> float | None:
     times = [t for t in (case.deadline, case.retry_at) if t is not None]
     if case.phase in (Phase.HOLDING, Phase.QUEUED):
         times.append(triage.settles_at(case, record, ctx.policy))
+    times.append(undelivered.again_at(case))
     if case.phase is Phase.HOLDING:
         times.append(case.entered + ctx.policy.checkpoint_s)
     if case.phase is Phase.DRAINING and (at := unreachable_at(case, record, ctx.policy)) is not None:

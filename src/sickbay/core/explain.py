@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sickbay.catalog import Catalog
-from sickbay.core import absence, absence_words, quiet, suspicion
+from sickbay.core import absence, absence_words, consent, quiet, suspicion
 from sickbay.core.moment import how_long, moment
 from sickbay.core.naming import named
 from sickbay.model import (
@@ -25,6 +25,7 @@ from sickbay.model import (
     Phase,
     Recovery,
     RecoveryPhase,
+    Undelivered,
     Verb,
 )
 
@@ -97,6 +98,32 @@ def asks(case: Case, verb: Verb, catalog: Catalog, at: float) -> Notice:
     return Notice(f"{case.id}/{case.step}/asks/{verb}", "urgent", title, "\n".join(body), case.id, at)
 
 
+def undelivered(case: Case, known: Undelivered, lasts_s: float, at: float) -> Notice:
+    """Nobody has to act: it is said what does not answer, and how to stop the asking."""
+    why, minutes = case.journal[-1].why, (at - known.at) / 60
+    body = [
+        _stop(f"{case.node}: {why}"),
+        f"That has been so since {moment(known.at)}, for {minutes:.0f} minutes. Nothing was done to the node; it stays "
+        f"closed, and {known.verb} is tried again by itself every ten minutes or sooner. From "
+        f"{moment(known.at + lasts_s)} on a person has to decide.",
+        f"To stop it: sickbay case hold {case.id} (nothing more is tried), or sickbay case abort {case.id} (the node "
+        "is let go).",
+    ]
+    title = f"{case.node}: {known.verb} cannot be delivered"
+    return Notice(f"{case.id}/{case.step}/undelivered", "warning", title, "\n".join(body), case.id, at)
+
+
+def lacks(case: Case, why: str, catalog: Catalog, at: float) -> Notice:
+    """A release that only lacks a right: whoever can give it is told which."""
+    body = [
+        _stop(f"{case.node} is {PHASE_WORDS[case.phase]} and stays closed: {why}"),
+        "It is asked for again every minute, and goes on by itself as soon as that right is back: "
+        f"sickbay case show {case.id}.",
+    ]
+    title = f"{case.node}: {headline(case.diagnoses, catalog)} (a right is missing to open it)"
+    return Notice(f"{case.id}/{case.step}/lacks", "urgent", title, "\n".join(body), case.id, at)
+
+
 def _is_known(case: Case) -> bool:
     """Closed once more in the same case, or gone by itself before anybody was told of it: nobody has to know."""
     if case.phase is Phase.CORDONING:
@@ -129,6 +156,11 @@ def _todo(case: Case) -> list[str]:
         return [
             "It is asked for again every minute, and goes on by itself as soon as that works. Or decide: "
             f"sickbay case show {case.id}, then sickbay case retry {case.id}, examine or abort."
+        ]
+    if (verb := consent.asked(case)) is not None and consent.waited_in_vain(case):
+        return [
+            f"Yes: sickbay case approve {case.id} --verb {verb} takes it up again where it stood. What was tried: "
+            f"sickbay case show {case.id}. Or sickbay case examine {case.id} (verify only) or abort (let it go)."
         ]
     if case.phase is Phase.ESCALATED:
         return [

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sickbay.model import TREATMENTS, Action, Before, Case, Entry, Event, Phase, Place, Verb
+from sickbay.model import TREATMENTS, Action, Before, Case, Entry, Event, Phase, Place, Undelivered, Verb
 from sickbay.settings import Policy
 
 P, E = Phase, Event
@@ -38,15 +38,15 @@ TABLE: dict[Phase, dict[Event, Phase]] = {
                E.EXHAUSTED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
                E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.REPAIRING: {E.DONE: P.VERIFYING, E.REPLACED: P.RESOLVED, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED,
-                  E.UNGUARDED: P.CORDONING, E.CLEARED: P.CORDONING, E.EXHAUSTED: P.ESCALATED,
+                  E.UNGUARDED: P.CORDONING, E.CLEARED: P.CORDONING, E.UNREACHABLE: P.QUEUED, E.EXHAUSTED: P.ESCALATED,
                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.VERIFYING: {E.DONE: P.RETURNING, E.FAILED: P.QUEUED, E.TIMED_OUT: P.QUEUED, E.WORSENED: P.QUEUED,
                   E.INCONCLUSIVE: P.ESCALATED, E.UNHELD: P.VERIFYING,
                   E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.RETURNING: {E.DONE: P.RESOLVED, E.WORSENED: P.CORDONING, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED,
                   E.UNHELD: P.CORDONING, E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
-    P.ESCALATED: {E.RETRIED: P.CORDONING, E.EXAMINED: P.CORDONING, E.DONE: P.HOLDING, E.CLEARED: P.RESOLVED,
-                  E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
+    P.ESCALATED: {E.RETRIED: P.CORDONING, E.EXAMINED: P.CORDONING, E.DONE: P.HOLDING, E.UNGUARDED: P.WAITING,
+                  E.CLEARED: P.RESOLVED, E.CANCELLED: P.CANCELLING, E.GONE: P.RESOLVED, E.REJOINED: P.CORDONING},
     P.CANCELLING: {E.DONE: P.DISMISSED, E.FAILED: P.ESCALATED, E.TIMED_OUT: P.ESCALATED, E.GONE: P.RESOLVED},
     P.RESOLVED: {},
     P.DISMISSED: {},
@@ -64,7 +64,7 @@ EXAMINES = frozenset({(P.HOLDING, E.CLEARED), (P.QUEUED, E.CLEARED), (P.REPAIRIN
 THROUGH_HOLD = frozenset({E.CANCELLED, E.GONE})
 
 # Once cancelled, nothing a person asks for may take the node again: it is only let go.
-AFTER_CANCEL = dict.fromkeys((E.RETRIED, E.EXAMINED, E.REJOINED, E.DONE), P.CANCELLING)
+AFTER_CANCEL = dict.fromkeys((E.RETRIED, E.EXAMINED, E.REJOINED, E.UNGUARDED, E.DONE), P.CANCELLING)
 
 # A case about what many nodes share rests with a person until it is over: there is no node to close or examine.
 OF_A_FACTOR = frozenset({E.CLEARED, E.CANCELLED, E.GONE})
@@ -133,6 +133,7 @@ def step(case: Case, event: Event, *, now: float, at: float, by: str, why: str, 
         cancelled=case.cancelled or event is E.CANCELLED,
         unguarded=0 if event is E.RETRIED else case.unguarded + (event is E.UNGUARDED and case.phase is P.REPAIRING),
         unfinished=_unfinished(case, event),
+        undelivered=_undelivered(case, event),
         cordon_version=0 if phase is P.CORDONING or case.phase is P.RETURNING else case.cordon_version,
         rung=_rung(case, event),
         rungs_tried=case.rungs_tried[:-1] if _was_refused(case, event) else case.rungs_tried,
@@ -218,7 +219,7 @@ def release_after_cancel(case: Case) -> Case:
     return replace(case, pending=_action(case, Verb.RELEASE))
 
 
-ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.UNGUARDED, E.CLEARED, E.GONE})
+ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.UNGUARDED, E.UNREACHABLE, E.CLEARED, E.GONE})
 
 
 def _unfinished(case: Case, event: Event) -> Action | None:
@@ -229,10 +230,16 @@ def _unfinished(case: Case, event: Event) -> Action | None:
     return case.pending if sent and event not in ANSWERED else None
 
 
+def _undelivered(case: Case, event: Event) -> Undelivered | None:
+    """Kept from try to try; whatever else becomes of a treatment ends it, and so does a person's retry."""
+    over = event is E.RETRIED or (case.phase is P.REPAIRING and event is not E.UNREACHABLE)
+    return None if over else case.undelivered
+
+
 def _was_refused(case: Case, event: Event) -> bool:
     """It was not let in at the door, never arrived, or was not sent before the node came back: it was not tried."""
     unsent = event is E.REJOINED and case.pending is not None and not case.pending.sends
-    return case.phase is P.REPAIRING and (unsent or event in (E.UNGUARDED, E.CLEARED, E.EXHAUSTED))
+    return case.phase is P.REPAIRING and (unsent or event in (E.UNGUARDED, E.UNREACHABLE, E.CLEARED, E.EXHAUSTED))
 
 
 def _rung(case: Case, event: Event) -> Verb | None:
@@ -247,11 +254,14 @@ def _rung(case: Case, event: Event) -> Verb | None:
 def may_be_refuted(case: Case) -> bool:
     """May its evidence still turn out not to be so? Not once it was examined, and not where a person said: treat it."""
     just_admitted = case.phase is P.REPAIRING and bool(case.journal) and case.journal[-1].phase == P.REPAIRING
+    undelivered = False
     for entry in reversed(case.journal[:-1] if just_admitted else case.journal):
         if entry.event == E.RETRIED or entry.phase == P.VERIFYING:
             return False
-        if entry.phase == P.REPAIRING:
+        if entry.phase == P.REPAIRING and not undelivered:
             return True
+        kept_out = entry.phase == P.QUEUED and entry.event == E.UNREACHABLE  # what was not tried says nothing
+        undelivered = kept_out or (undelivered and entry.phase == P.REPAIRING)
     return True
 
 

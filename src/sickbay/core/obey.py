@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import machine, plan, steps, suspicion
+from sickbay.core import consent, machine, plan, steps, suspicion
 from sickbay.core.turn import Turn
 from sickbay.model import Case, Command, Event, Verb
 
@@ -55,11 +55,21 @@ def _note(turn: Turn, case: Case, command: Command, why: str = "") -> Case:
 
 def _approve(turn: Turn, case: Case, command: Command) -> Case:
     named = [Verb(v) for v in command.args.get("verb", "").split(",") if v in Verb.__members__]
-    verbs = named or plan.needs_approval(case, turn.ctx.policy.approval)[:1]
+    verbs = named or _meant(turn, case)
     if not verbs:
         return _note(turn, case, command, "nothing ahead of it waits for approval")
-    case = _note(turn, case, command, f"{', '.join(verbs)} is approved: {command.why or 'no reason given'}")
+    if why := consent.in_vain(case, verbs):
+        return _note(turn, case, command, f"nothing is approved: the case {why}")
+    tail = consent.TAKEN_UP if consent.takes_up(case, verbs) else consent.but(case, verbs)
+    words = f"{', '.join(verbs)} is approved: {command.why or 'no reason given'}"
+    case = _note(turn, case, command, f"{words}; {tail}" if tail else words)
     return replace(_may_evict(case, verbs), approved=(*case.approved, *verbs), retry_at=None)
+
+
+def _meant(turn: Turn, case: Case) -> list[Verb]:
+    """Where no verb is named: what a case at rest was asked for, else the next that needs a word."""
+    wanted = consent.asked(case) if consent.waited_in_vain(case) else None
+    return [wanted] if wanted is not None else plan.needs_approval(case, turn.ctx.policy.approval)[:1]
 
 
 def _may_evict(case: Case, verbs: Sequence[Verb]) -> Case:

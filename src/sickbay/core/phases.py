@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sickbay.core import absence, admit, comebacks, flaps, machine, plan, suspicion, triage
+from sickbay.core import (
+    absence,
+    admit,
+    comebacks,
+    consent,
+    explain,
+    flaps,
+    machine,
+    plan,
+    suspicion,
+    triage,
+    undelivered,
+)
 from sickbay.core.moment import how_long
 from sickbay.core.turn import Said, Turn, latches_of
 from sickbay.model import (
@@ -225,10 +237,11 @@ def _repairing(turn: Turn, case: Case) -> Said:
         return (Event.CLEARED, f"{outcome.why}; it is examined instead of treated")
     if case.pending is not None and not case.pending.sends and is_refuted(turn, case):
         return (Event.CLEARED, REFUTED)
-    if isinstance(outcome, Unguarded | Lost):  # nothing was done to the node, so nothing stronger is called for
+    if isinstance(outcome, Lost):
+        return undelivered.said(case, outcome, turn.ctx.now.watch)
+    if isinstance(outcome, Unguarded):  # nothing was done to the node, so nothing stronger is called for
         event = Event.EXHAUSTED if case.unguarded >= 2 else Event.UNGUARDED
-        refused = isinstance(outcome, Unguarded)
-        return (event, f"{'refused at the door' if refused else 'it never arrived'}: {outcome.why}")
+        return (event, f"refused at the door: {outcome.why}")
     if not isinstance(outcome, Done):
         return _failure(turn)
     assert verb is not None
@@ -277,7 +290,25 @@ def _returning(turn: Turn, case: Case) -> Said:
         return (Event.WORSENED, again or "it got worse while being returned")
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "the node takes work again")
-    return _failure(turn)
+    return None if _lacks_a_right(turn, case) else _failure(turn)
+
+
+LACKS = "LACKS"  # in the journal: a right is missing, and people were told
+
+
+def _lacks_a_right(turn: Turn, case: Case) -> bool:
+    """Only a right is missing for a release: told once, and asked for again every minute until it is back. Meanwhile
+    the time of the phase does not run: nothing is wrong with the node, and nobody has to decide about it."""
+    if not isinstance(turn.outcome, Failed) or not turn.outcome.lacks:
+        return False
+    why, now, turn.outcome = turn.outcome.why, turn.ctx.now, None
+    case = machine.renew(_ask_later(turn, case, machine.ESCALATED_ASK_S), now=now.watch, policy=turn.ctx.policy)
+    if not any(e.event == LACKS and e.step == case.step for e in case.journal):
+        notice = explain.lacks(case, why, turn.ctx.catalog, now.wall)
+        case = machine.note(case, LACKS, at=now.wall, by="sickbay", why=why)
+        case = replace(case, notices=(*case.notices, notice)[-8:])
+    turn.case = replace(case, refusal=why)
+    return True
 
 
 AGAIN_MOST = 3  # times that a node which answers again is examined by itself
@@ -293,6 +324,8 @@ def _answers_again(turn: Turn, case: Case) -> bool:
 
 
 def _escalated(turn: Turn, case: Case) -> Said:
+    if consent.is_taken_up(case):
+        return (Event.RETRIED, "a person has approved what it had waited for: it goes on where it stood")
     if bool(case.cordon_version) and (why := _taken_back(turn, case)):
         return (Event.EXAMINED, why)
     if _answers_again(turn, case):
@@ -308,10 +341,16 @@ def _escalated(turn: Turn, case: Case) -> Said:
         turn.case = replace(case, pending=None, cordon_version=max(1, turn.s.node.version))
         if _was_never_closed(case):
             return (Event.DONE, f"it could be closed after all: {done or 'no new work lands on it'}")
+    elif isinstance(turn.outcome, Refuted) and _unless(case) == "in service":
+        return (Event.UNGUARDED, f"{turn.outcome.why}: closing it needs a place now")
     elif turn.outcome is not None and case.pending is not None:
         turn.outcome = None
         turn.case = _ask_later(turn, case, machine.ESCALATED_ASK_S)
     return None
+
+
+def _unless(case: Case) -> str:
+    return case.pending.args.get("unless", "") if case.pending is not None else ""
 
 
 def _noted_end(turn: Turn, case: Case, outcome: Done | Failed | Lost | Unguarded | Refuted) -> Case:
@@ -340,7 +379,7 @@ def _cancelling(turn: Turn, case: Case) -> Said:
         return None
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "our marks are off; the node is as it was left")
-    return _failure(turn)
+    return None if _lacks_a_right(turn, case) else _failure(turn)
 
 
 RULES: dict[Phase, Callable[[Turn, Case], Said]] = {

@@ -13,6 +13,7 @@ from sickbay.settings import CEILINGS, LEVELS, Policy
 
 FIRST_RUNG = {Severity.REBOOT: Verb.REBOOT, Severity.REPLACE: Verb.REPLACE}
 LIGHT = ("nvidia-smi",)  # VERIFY always runs the light suite, whatever the fault
+DRAINS_AGAIN = (Phase.CORDONING, Phase.HOLDING, Phase.DRAINING, Phase.ESCALATED)  # the node is emptied ahead of these
 TYPE = "instance-type"  # the factor of a node that names its profile
 
 
@@ -92,7 +93,7 @@ def timeout_of(plan: Plan, verb: Verb) -> float:
 def ahead(case: Case) -> list[Verb]:
     """What this case may still have to ask for, in the order in which it would."""
     first = [Verb.CORDON, Verb.DRAIN] if case.phase in (Phase.SUSPECTED, Phase.WAITING) else []
-    first += [Verb.DRAIN] if case.phase in (Phase.CORDONING, Phase.HOLDING, Phase.DRAINING) else []
+    first += [Verb.DRAIN] if case.phase in DRAINS_AGAIN else []
     above = TREATMENTS.index(case.rung) + 1 if case.rung is not None else 0
     return [*first, *(r.verb for r in case.plan.rungs if r.verb in TREATMENTS[above:])]
 

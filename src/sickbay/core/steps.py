@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import absence, admit, bystander, explain, flaps, machine, plan, quiet, recurring, triage
+from sickbay.core import (
+    absence,
+    admit,
+    bystander,
+    consent,
+    explain,
+    flaps,
+    machine,
+    plan,
+    quiet,
+    recurring,
+    triage,
+    undelivered,
+)
 from sickbay.core.turn import Move, Turn
 from sickbay.model import Case, Event, Failed, Phase, Verb, When
 
@@ -40,9 +53,14 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         moved = machine.start_rung(moved, verb, plan.timeout_of(case.plan, verb), now.watch, _unless_ready(turn, case))
     elif moved.phase is Phase.CORDONING:
         mark = turn.s.node.mark if turn.s.node else ""
-        moved = replace(moved, ours=True)
+        rung = case.rung if consent.is_taken_up(case) else moved.rung  # as retried, but where it stood
+        moved = replace(moved, ours=True, rung=rung)
         moved = machine.adopt(moved, mark) if mark not in ("", moved.id) else moved
         moved = _unless_opened(turn, case, moved)
+    elif moved.phase is Phase.ESCALATED and moved.pending is not None and moved.pending.verb is Verb.CORDON:
+        moved = _unless_opened_since(case, moved)
+    elif moved.phase is Phase.QUEUED and moved.journal[-1].event == Event.UNREACHABLE:
+        moved = _told_undelivered(turn, undelivered.waits(case, moved, now=now.watch, at=now.wall))
     elif moved.phase is Phase.HOLDING:
         moved = _ask_checkpoint(turn, moved)
     elif moved.phase is Phase.DRAINING and moved.pending is not None:
@@ -61,6 +79,25 @@ def _unless_opened(turn: Turn, case: Case, moved: Case) -> Case:
     if not unless or moved.pending is None:
         return moved
     return replace(moved, pending=replace(moved.pending, args={**moved.pending.args, "unless": unless}))
+
+
+def _unless_opened_since(case: Case, moved: Case) -> Case:
+    """A cordon that is asked for again while a person owns the case looks at the same; what somebody has opened since
+    it was closed, or its release was asked for, is theirs."""
+    assert moved.pending is not None
+    asked = case.pending.args.get("unless", "") if case.pending is not None else ""
+    if not asked and moved.adopts:  # a mark of an earlier case: who opened that node, opened it before ours
+        return moved
+    unless = asked or "opened"
+    return replace(moved, pending=replace(moved.pending, args={**moved.pending.args, "unless": unless}))
+
+
+def _told_undelivered(turn: Turn, case: Case) -> Case:
+    if case.undelivered is None or not undelivered.is_to_be_told(case, turn.ctx.now.watch):
+        return case
+    notice = explain.undelivered(case, case.undelivered, undelivered.LASTS_S, turn.ctx.now.wall)
+    told = replace(case.undelivered, told=True)
+    return replace(case, undelivered=told, notices=(*case.notices, notice)[-8:])
 
 
 def _unless_ready(turn: Turn, case: Case) -> dict[str, str]:

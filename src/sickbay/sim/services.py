@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 #   manager   the controller manager is dead: whoever was Ready stays Ready, nobody is evicted
 #   storage   every rank waits in D state (shared.py)
 #   subnet    no gang that starts finds its peers; those that run go on (shared.py)
-#   rights    our role may not evict: who is asked to leave stays, and we are told which right is missing
+#   rights    our role may neither evict nor take marks off: who is asked to leave stays, what is closed stays closed,
+#             and we are told which right is missing
 SERVICES = ("api", "provider", "registry", "manager", "storage", "subnet", "rights")
 
 

@@ -110,14 +110,14 @@ def release(site: Site, action: Action) -> Outcome:
         if not ops:
             return done
         if answer := _write(site, node, ops, done):
-            return _patient(answer)
+            return _lacking(answer)
     return Retry(BUSY_S, f"others keep changing the marks of {name}; ours is still on it")
 
 
-def _patient(answer: Outcome) -> Outcome:
-    """A cordon that fails is told at once, and core asks for it again; a release has its phase's time for that."""
+def _lacking(answer: Outcome) -> Outcome:
+    """Only a right is missing: told at once, and core asks for it again until it is back."""
     if isinstance(answer, Failed) and rights.MISSING in answer.why:
-        return Retry(rights.AGAIN_S, answer.why)
+        return Failed(answer.why, lacks=True)
     return answer
 
 

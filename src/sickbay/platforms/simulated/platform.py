@@ -220,6 +220,8 @@ class SimulatedPlatform:
         if not cancel and node.allocatable() < node.expected:
             return Failed(f"only {node.allocatable()} of {node.expected} GPUs are allocatable")
         if node.mark or node.closed or (node.gate and not cancel):
+            if self.world.services.is_away("rights"):
+                return Failed(f"a right is missing: we cannot take our mark off {node.name}", lacks=True)
             self._write_mark(node, "")
             node.gate = node.gate and cancel
             self.world.note(
