@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sickbay.core import outages
+from sickbay.core.blame import BlameVerdict
 from sickbay.core.recover import decide
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Blame, Entry, JobPhase, Place, RankExit, Recovery, RecoveryPhase, Status
@@ -44,6 +45,18 @@ def test_one_that_stands_still_in_the_middle_of_its_work_is_excused_once_until_i
 
 def test_an_attempt_with_a_sick_node_is_counted() -> None:
     assert not judged(after(*NEVER), SICK).excused
+
+
+@pytest.mark.parametrize(
+    ("said", "excused"), [(None, True), (Blame.INFRASTRUCTURE, True), (Blame.HARDWARE, False), (Blame.USER_CODE, False)]
+)
+def test_an_attempt_is_not_counted_beside_an_illness_that_work_is_safe_from(said: Blame | None, excused: bool) -> None:
+    """A row remap that waits for a reset hangs no gang; what the logs say of the hardware stays said."""
+    r = after(*NEVER, blame=Blame.HARDWARE)
+    job = a_job(JobPhase.STOPPED)
+    s = JobSlice(job=job, recovery=r, harmless=frozenset({SICK.code}))
+    s = replace(s, verdict=BlameVerdict(said, 0.9, ()) if said else None)
+    assert outages.judged(s, r, (SICK,), False).excused is excused
 
 
 def test_one_in_which_a_single_node_fell_silent_is_counted() -> None:

@@ -381,6 +381,15 @@ def test_an_unexplained_failure_the_second_time_is_given_up() -> None:
     assert "nothing to explain it" in r.notices[-1].body
 
 
+def test_a_second_unexplained_failure_on_a_node_that_answers_nobody_is_not_given_up_at_once() -> None:
+    """A rack without power is known as that a minute later."""
+    job = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))
+    r = examining(swap=True, checkpoint_step=40)
+    assert answered(r, job, Done("", (a_blind(),)), verdict=MYSTERY).phase is P.WAITING_FOR_CAPACITY
+    assert answered(r, job, Done(), verdict=MYSTERY, unreachable={"n2": 1_000.0}).phase is P.WAITING_FOR_CAPACITY
+    assert answered(r, job, Done(), verdict=MYSTERY).phase is P.FAILED
+
+
 def test_an_unexplained_failure_after_new_checkpoints_is_a_first_one_again() -> None:
     r = answered(examining(swap=True, checkpoint_step=40), DEAD, Done(), verdict=MYSTERY)
     assert r.phase is P.WAITING_FOR_CAPACITY

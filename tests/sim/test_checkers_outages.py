@@ -297,9 +297,7 @@ def test_one_part_kills_a_fourth_job_that_we_placed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "complained"),
-    [(Phase.ESCALATED, False), (Phase.WAITING, True)],
-    ids=["it rests with them", "it does not"],
+    ("phase", "complained"), [(Phase.ESCALATED, False), (Phase.WAITING, True)], ids=["asked", "not asked"]
 )
 def test_a_part_that_a_person_wants_tried_again_may_kill_a_fourth_job(phase: Phase, complained: bool) -> None:
     ward = unwatched()

@@ -16,7 +16,7 @@ from sickbay.controller.containment import Containment
 from sickbay.controller.outages import Outages
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import absence, blame, capacity, deleted, progress, reach, recover, suspicion, versions
+from sickbay.core import absence, blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Action, Case, Command, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
@@ -37,6 +37,7 @@ class JobDesk(Asking):
         super().__init__(containment, records, view)
         self._settings = settings
         self._kinds = {name: fault.kind for name, fault in catalog.faults.items()}
+        self._harmless = frozenset(name for name, row in catalog.codes.items() if row.fault in suspects.SAFE)
         self._gangs: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # job -> its nodes, also as a set
         self._compared: dict[str, tuple[int, tuple[str, ...]]] = {}  # job -> attempt and nodes whose versions were seen
         self._compare_at: dict[str, float] = {}
@@ -126,7 +127,7 @@ class JobDesk(Asking):
         waiting = recovery is not None and recovery.phase in WANTS_NODES
         return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
-            verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
+            harmless=self._harmless, verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
             unreachable=(lost := self._unreachable(job, recovery, now)),

@@ -80,13 +80,17 @@ def judged(s: JobSlice, r: Recovery, findings: Sequence[Finding], fresh: bool) -
 
 
 def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:
-    """It hung, or died of what its logs call the infrastructure, and no node of it is ill or silent alone."""
+    """It hung, or died of what its logs call the infrastructure, and no node of it is ill or silent alone. Beside an
+    illness that work is safe from its logs say who is to blame."""
     job = s.job
-    if job is None or r.by_drain or suspects.sick_nodes(s, findings) or _is_one_silent(job):
+    if job is None or r.by_drain or suspects.unsafe_nodes(s, findings) or _is_one_silent(job):
         return False
     if not hung(r) and _dies_there_again(s, job, findings):
         return False
-    return r.blame is Blame.INFRASTRUCTURE or (r.blame is Blame.UNKNOWN and hung(r))
+    blame = r.blame
+    if suspects.sick_nodes(s, findings):
+        blame = s.verdict.blame if s.verdict is not None else Blame.UNKNOWN
+    return blame is Blame.INFRASTRUCTURE or (blame is Blame.UNKNOWN and hung(r))
 
 
 def _is_one_silent(job: Job) -> bool:

@@ -15,6 +15,8 @@ from sickbay.model import Blame, Case, Finding, Job, Recovery, Status, When
 
 # Work done after the first evidence of these cannot be trusted.
 CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit", "collective-wrong", "silent-corruption"})
+# A spare memory row that waits for a reset: work that runs is safe from it, and hangs by something else.
+SAFE = frozenset({"row-remap-pending"})
 
 
 def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
@@ -37,6 +39,12 @@ def sick_nodes(s: JobSlice, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Nodes of the job that something is wrong with which can end it, or that failed the examination."""
     real = [c.node for c in s.cases if _could_kill(c, s)]
     return tuple(dict.fromkeys([*real, *(f.place.node for f in _failed(findings))]))
+
+
+def unsafe_nodes(s: JobSlice, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Those of them with something that can stop work which runs: a row remap that waits for a reset cannot."""
+    real = [c.node for c in s.cases if _could_kill(c, s) and any(d.fault not in SAFE for d in c.diagnoses)]
+    return (*real, *(f.place.node for f in _failed(findings) if f.code not in s.harmless))
 
 
 def _failed(findings: Sequence[Finding]) -> list[Finding]:

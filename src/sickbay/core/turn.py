@@ -131,6 +131,7 @@ class JobSlice:
     answers: str = ""
     cases: tuple[Case, ...] = ()  # open cases on the job's nodes
     kinds: dict[str, str] = field(default_factory=dict)  # fault -> kind, from the catalog
+    harmless: frozenset[str] = frozenset()  # codes of faults from which work that runs is safe
     verdict: BlameVerdict | None = None  # of the dead ranks' logs
     good: tuple[str, ...] | None = None  # nodes known to be good and free; asked for only while waiting
     on_demand: bool | None = None  # are its nodes made when work waits for them? None: none of them is to be seen
