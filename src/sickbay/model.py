@@ -742,6 +742,7 @@ class Recovery:
     told_of: int = 0  # attempt of which the owner knows that some nodes are out of reach
     spared: int = 0  # failures in a row that look like something shared, since it saved last
     excused: bool = False  # the last failure is one of them: it spends no attempt
+    outage: str = ""  # what was shared and away, in words, when its last attempt ended: that spends none either
     left_at: float | None = None  # watch time at which its owner was told that it is not brought back
     left_with: tuple[str, ...] = ()  # the cases that were named then
 

@@ -11,14 +11,15 @@ from sickbay.core import outages
 from sickbay.core.blame import BlameVerdict
 from sickbay.core.recover import decide
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Blame, Entry, JobPhase, Place, RankExit, Recovery, RecoveryPhase, Status
+from sickbay.model import Blame, Entry, JobPhase, Place, RankExit, Recovery, RecoveryPhase, Severity, Status
 from sickbay.settings import JobPolicy
-from tests.builders import a_finding, a_job, a_recovery
+from tests.builders import a_case, a_finding, a_job, a_recovery
 
 P = RecoveryPhase
 BEGAN = (("PROGRESSED", P.RUNNING), ("STALLED", P.STALLED), ("DONE", P.STOPPING), ("DONE", P.EXAMINING))
 NEVER = (("FOUND", P.RESTARTING), ("TIMED_OUT", P.STOPPING), ("DONE", P.EXAMINING))
 DIED = (("FOUND", P.RESTARTING), ("DIED", P.STOPPING), ("DONE", P.EXAMINING))
+HARDWARE = {"gpu-lost": "hardware", "node-not-ready": "infrastructure"}
 SICK = replace(a_finding(), status=Status.FAILED, place=Place("n1"))
 
 
@@ -106,3 +107,50 @@ def test_it_ends_when_it_was_tried_for_a_day() -> None:
     ended = decided(waiting(outages.TRIES + 1), 10_000.0)
     assert ended.phase is P.FAILED
     assert "did not begin, and nothing is wrong with its nodes" in ended.journal[-1].why
+
+
+# --- what spends no attempt -------------------------------------------------------------------------------------------
+
+
+def last_chance(**changed: Any) -> Recovery:
+    """One more attempt that counts, and it is given up."""
+    entered = (*NEVER, ("BLAMED", P.WAITING_FOR_CAPACITY))
+    return replace(after(*entered, barren=4, checkpoint_step=0, **changed), entered=0.0)
+
+
+def test_an_attempt_that_counts_is_given_up_when_it_is_known_that_its_nodes_did_not_go_away_with_many() -> None:
+    assert decided(last_chance(), outages.KNOWN_S - 1).phase is P.WAITING_FOR_CAPACITY
+    assert decided(last_chance(), outages.KNOWN_S).phase is P.FAILED
+
+
+def test_an_attempt_that_our_own_drain_ended_before_its_first_step_is_not_the_jobs() -> None:
+    """It was given up for a node that we had emptied under it (seeds 514, 593)."""
+    again = decided(last_chance(by_drain="n1.1"), 1_000.0)
+    assert (again.phase, again.barren, again.by_drain) == (P.RESTARTING, 4, "")
+
+
+def test_what_was_away_when_it_ended_excuses_it_also_when_that_is_back() -> None:
+    """It was given up two hours later, when its nodes had come back (seeds 803, 809)."""
+    again = decided(last_chance(outage="its nodes are away together with many others"), 10_000.0)
+    assert (again.phase, again.barren, again.outage) == (P.RESTARTING, 4, "")
+
+
+@pytest.mark.parametrize(("fault", "events", "excused"), [
+    ("node-not-ready", NEVER, True), ("node-not-ready", BEGAN, False), ("gpu-lost", NEVER, False),
+])  # fmt: skip
+def test_who_was_evicted_from_a_node_that_is_only_away_before_the_first_step_was_not_tried(
+    fault: str, events: tuple[tuple[str, P], ...], excused: bool
+) -> None:
+    r = after(*events)
+    s = JobSlice(job=a_job(JobPhase.FAILED), recovery=r, cases=(a_case(fault=fault, node="n1"),), kinds=HARDWARE)
+    assert outages.judged(s, r, (), False).excused is excused
+
+
+@pytest.mark.parametrize(("severity", "excused"), [(Severity.MONITOR, True), (Severity.REBOOT, False)])
+def test_the_word_of_somebody_who_may_have_nothing_treated_explains_no_hang(severity: Severity, excused: bool) -> None:
+    """core/witness.py holds what an outsider says to MONITOR (seeds 586, 300083)."""
+    case = a_case(fault="gpu-lost", node="n1")
+    case = replace(case, diagnoses=tuple(replace(d, severity=severity) for d in case.diagnoses))
+    r = after(*NEVER)
+    s = JobSlice(job=a_job(JobPhase.STOPPED), recovery=r, cases=(case,), kinds=HARDWARE)
+    assert outages.judged(s, r, (), False).excused is excused

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.core import capacity, progress
+from sickbay.core import capacity, outages, progress
 from sickbay.core.blame import BlameVerdict
 from sickbay.core.capacity import choose, start_from
 from sickbay.core.recover import decide
@@ -452,6 +452,8 @@ def test_a_live_attempt_seen_while_examining_is_let_run_and_its_own_steps_count(
 def test_a_job_that_keeps_dying_without_a_new_checkpoint_stops_at_its_limit() -> None:
     stuck = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))
     r = after(waiting(checkpoint_step=40, barren=4), stuck, good=("n1", "n2"))
+    assert (r.phase, r.refusal[:23]) == (P.WAITING_FOR_CAPACITY, "before it is given up w")
+    r = after(r, stuck, r.entered + outages.KNOWN_S, good=("n1", "n2"))
     assert r.phase is P.FAILED
     assert "5 attempts in a row ended without a new complete checkpoint (limit 5)" in r.notices[-1].body
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sickbay.core import suspects
+from sickbay.core import absence, suspects
 from sickbay.core.turn import JobSlice
 from sickbay.model import Blame, Finding, Job, Recovery, RecoveryPhase
 
@@ -24,6 +24,7 @@ KEPT = 4_096
 TRIES = 32  # of one job alone: with the longest back-off and the time that a start has, about a day
 TELL_FROM = 2  # tries that did not begin before its owner is told
 FIRST_S, LONGEST_S = 60.0, 1_800.0
+KNOWN_S = 180.0  # after an attempt has ended: then it is known whether its nodes are away with many
 
 
 # --- several jobs -----------------------------------------------------------------------------------------------------
@@ -83,7 +84,10 @@ def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool
     """It hung, or died of what its logs call the infrastructure, and no node of it is ill or silent alone. Beside an
     illness that work is safe from its logs say who is to blame."""
     job = s.job
-    if job is None or r.by_drain or suspects.unsafe_nodes(s, findings) or _is_one_silent(job):
+    if job is None or r.by_drain:
+        return False
+    blamed = (*suspects.unsafe_nodes(s, findings), *_one_silent(job))
+    if any(not never_began(r) or not _is_only_away(s, node) for node in blamed):
         return False
     if not hung(r) and _dies_there_again(s, job, findings):
         return False
@@ -93,9 +97,17 @@ def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool
     return blame is Blame.INFRASTRUCTURE or (blame is Blame.UNKNOWN and hung(r))
 
 
-def _is_one_silent(job: Job) -> bool:
+def _is_only_away(s: JobSlice, node: str) -> bool:
+    """All that is held against this node is that it does not answer: whoever was evicted from it before the first step
+    has not been tried."""
+    cases = [case for case in s.cases if case.node == node]
+    return bool(cases) and all(absence.is_only_evidence(case) for case in cases)
+
+
+def _one_silent(job: Job) -> tuple[str, ...]:
     """One node's ranks say nothing while the others wait: that node is the suspect."""
-    return len(job.nodes) > 1 and len(suspects.silent_nodes(job)) == 1
+    silent = suspects.silent_nodes(job)
+    return silent if len(job.nodes) > 1 and len(silent) == 1 else ()
 
 
 def _dies_there_again(s: JobSlice, job: Job, findings: Sequence[Finding]) -> bool:
@@ -122,10 +134,16 @@ def hung(r: Recovery) -> bool:
     return bool(how) and how[-1] != "DIED"
 
 
+def is_our_doing(r: Recovery) -> bool:
+    """We emptied one of its nodes before it had made a step: that is no attempt of its own."""
+    return bool(r.by_drain) and never_began(r)
+
+
 def excuse(s: JobSlice, r: Recovery) -> str:
     """Why its last failure spends no attempt, in words; "" if it does."""
-    if s.outage or not r.excused or r.spared > TRIES:
-        return s.outage
+    shared = s.outage or r.outage
+    if shared or not r.excused or r.spared > TRIES:
+        return shared
     how = "did not begin" if r.spared > 1 else "stood still"
     return f"it {how} though nothing is wrong with its nodes (try {r.spared} of {TRIES})"
 

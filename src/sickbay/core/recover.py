@@ -242,6 +242,7 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     findings = outcome.findings if isinstance(outcome, Done) else ()
     earlier, r = r.suspects, suspects.judge(s, r, findings)
     r = outages.judged(s, r, findings, capacity.has_new_checkpoint(job, r))
+    r = replace(r, outage=s.outage)  # it ended in that, whether or not that is over when its next one begins
     if s.outage:
         r = replace(r, blame=Blame.INFRASTRUCTURE, because=(s.outage, *r.because)[:3])
     if r.blame is Blame.USER_CODE:
@@ -273,11 +274,15 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return None, replace(r, refusal=f"attempt {job.attempt} is stopped and still shown as running")
     if job.phase is JobPhase.RUNNING:
         return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
+    r = replace(r, outage=s.outage or r.outage)
     excuse = outages.excuse(s, r)
-    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + (not excuse)
+    spends = not excuse and not outages.is_our_doing(r)
+    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + spends
     if outages.is_tried_enough(s, r):
         return (E.GIVEN_UP, f"{r.spared} attempts in a row did not begin, and nothing is wrong with its nodes"), r
-    if barren >= policy.barren_limit and not excuse:
+    if barren >= policy.barren_limit and spends and now.watch < r.entered + outages.KNOWN_S:
+        return None, replace(r, refusal="before it is given up we look whether its nodes went away with many others")
+    if barren >= policy.barren_limit and spends:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
     if lost := reach.loose(s, r, job):
@@ -294,7 +299,7 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         missing = need - len(nodes)
         found = arrivals.words(nodes, missing) if missing else capacity.words(job, nodes, s.doubts)
         # by_drain: whatever ends the attempt that begins now, it is not the drain that ended the last one
-        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, expects=missing, by_drain="")
+        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, expects=missing, by_drain="", outage="")
     why = f"needs {need} good nodes, {len(good) - len(s.doubts)} are known to be good and free"
     if s.doubts:
         most = suspicion.most_suspects(need, now.watch - r.progressed)

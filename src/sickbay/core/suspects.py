@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sickbay.core.blame import SURE
 from sickbay.core.turn import JobSlice
-from sickbay.model import Blame, Case, Finding, Job, Recovery, Status, When
+from sickbay.model import Blame, Case, Diagnosis, Finding, Job, Recovery, Severity, Status, When
 
 # Work done after the first evidence of these cannot be trusted.
 CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit", "collective-wrong", "silent-corruption"})
@@ -42,9 +42,14 @@ def sick_nodes(s: JobSlice, findings: Sequence[Finding]) -> tuple[str, ...]:
 
 
 def unsafe_nodes(s: JobSlice, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Those of them with something that can stop work which runs: a row remap that waits for a reset cannot."""
-    real = [c.node for c in s.cases if _could_kill(c, s) and any(d.fault not in SAFE for d in c.diagnoses)]
+    """Those of them with something that can stop work which runs: a row remap that waits for a reset cannot. Nor does
+    the word of somebody who may have nothing treated prove that a node did (core/witness.py makes it MONITOR)."""
+    real = [c.node for c in s.cases if _could_kill(c, s) and any(_can_stop_work(d) for d in c.diagnoses)]
     return (*real, *(f.place.node for f in _failed(findings) if f.code not in s.harmless))
+
+
+def _can_stop_work(d: Diagnosis) -> bool:
+    return d.fault not in SAFE and d.severity > Severity.MONITOR
 
 
 def _failed(findings: Sequence[Finding]) -> list[Finding]:

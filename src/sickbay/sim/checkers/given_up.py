@@ -38,6 +38,7 @@ class Victims:
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, float]] = {}  # job -> what, and until when it says anything
         self._cut: Counter[str] = Counter()  # node -> cuts in force
+        self._why: dict[str, str] = {}  # job -> how its last attempt ended
         self._off: set[str] = set()  # nodes that a cut took the power from and that have not booted since
 
     def fact(self, fact: Fact) -> None:
@@ -45,7 +46,9 @@ class Victims:
         for name in str(fact.detail.get("nodes", "")).split(",") if cut else ():
             self._cut[name] += 1 if fact.kind == "cut" else -1
         self._note_power(fact)
-        if fact.kind == "job-end" and self._is_powerless(str(fact.detail["why"])):
+        if fact.kind == "job-end":
+            self._why[job] = str(fact.detail["why"])
+        if fact.kind == "job-end" and self._is_powerless(self._why[job]):
             self._of[job] = ("power", float("inf"))
         few = fact.kind in ("no-data", "evict") and sum(1 for n in self._cut.values() if n > 0) < MANY
         if fact.kind in self.BY and not few:
@@ -64,6 +67,10 @@ class Victims:
     def _is_powerless(self, why: str) -> bool:
         """A node of it went down with many others, also if they lost their power one after the other."""
         return len(self._off) >= MANY and why.endswith(" went down") and why.split()[0] in self._off
+
+    def has_shown_itself(self, job: str) -> bool:
+        """Was it the first whom a failing supply took a node from? That shows when more have lost theirs."""
+        return self._is_powerless(self._why.get(job, ""))
 
     def of(self, job: str, t: float) -> str:
         what, until = self._of.get(job, ("", -1.0))

@@ -73,12 +73,12 @@ class HealthyJobsRun(Checker):
     """We stop no job that makes progress, except by a drain; and restart within the limit, counted on the truth.
 
     An attempt that made no step, or that something shared has stopped, is not counted unless it died of a sickness that
-    can be seen: it is tried again, but less and less often, and not for ever."""
+    can be seen on a node that it gets again: it is tried again, but less and less often, and not for ever."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._hurt: set[str] = set()
-        self._died: set[str] = set()  # of a node's sickness that its tools show
+        self._died: dict[str, set[str]] = {}  # of a sickness that tools show -> the nodes that have it
         self._barren: dict[str, int] = defaultdict(int)
         self._victims = Victims()
         self._excused: set[str] = set()  # jobs whose last attempt is not counted
@@ -90,28 +90,27 @@ class HealthyJobsRun(Checker):
         self._victims.fact(fact)
         if fact.kind in ("ranks-dead", "ranks-hung", "watchdog"):
             self._hurt.add(job)
-        if fact.kind == "ranks-dead" and self._shows_sickness(job):
-            self._died.add(job)
+        if fact.kind == "ranks-dead" and (sick := self._sick_nodes(job)):
+            self._died[job] = sick
         if fact.kind == "job-end":
             self._judge_end(fact, job)
         if fact.kind == "place":
             self._hurt.discard(job)
-            self._died.discard(job)
             self._judge_place(fact, job)
+            self._died.pop(job, None)
 
     def _judge_end(self, fact: Fact, job: str) -> None:
         why = str(fact.detail["why"])
         shared = bool(self._victims.of(job, fact.t))
         began = fact.detail["step"] > self._attempt(fact, job).from_step
-        spared = (shared or not began) and job not in self._died
-        (self._excused.add if spared else self._excused.discard)(job)
+        (self._excused.add if shared or not began else self._excused.discard)(job)
         if why.startswith(f"stopped by {job}#"):
             words = f"{job} was stopped by us at step {fact.detail['step']} while it made progress"
             stood = job in self._hurt or shared or self._never_began(fact, job) or self._is_stall(fact)
             self.expect(stood, fact, words)
 
-    def _shows_sickness(self, job: str) -> bool:
-        return any(not self.world.truly_healthy(name, ("nvidia-smi",)) for name in self.world.jobs[job].nodes)
+    def _sick_nodes(self, job: str) -> set[str]:
+        return {n for n in self.world.jobs[job].nodes if not self.world.truly_healthy(n, ("nvidia-smi",))}
 
     def _is_stall(self, fact: Fact) -> bool:
         """By a monotonic clock that leapt: with a period of minutes, one or two leaps are a stall."""
@@ -133,7 +132,9 @@ class HealthyJobsRun(Checker):
         last = int(fact.detail["attempt"]) - 1
         fresh = any(c.attempt == last for c in self.world.jobs[job].checkpoints)
         ours = fact.detail["by"] not in ("owner", "scheduler")
-        if ours and not fresh and job in self._excused:
+        again = self._died.get(job, set()) & set(str(fact.detail["nodes"]).split(","))
+        excused = job in self._excused or self._victims.has_shown_itself(job)
+        if ours and not fresh and excused and not again:
             self._judge_again(fact, job)
             return
         self._tries[job] = []
