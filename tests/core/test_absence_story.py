@@ -8,7 +8,6 @@ from sickbay.core.absence_story import (
     UNTOLD,
     Story,
     again,
-    ended_at,
     goes_on,
     has_returned,
     is_cut_short,
@@ -54,13 +53,18 @@ def test_when_they_go_away_for_the_third_time_people_hear_it_at_once() -> None:
 
 
 def test_who_goes_away_within_an_hour_goes_on_with_it() -> None:
-    assert goes_on(BEGAN, 1_000.0, 1_000.0 + HOUR)
-    assert not goes_on(BEGAN, 1_000.0, 1_001.0 + HOUR)
-    assert not goes_on(None, 1_000.0, 1_001.0)
+    assert goes_on(BEGAN, past(1_000.0), NEVER, 1_000.0 + HOUR)
+    assert not goes_on(BEGAN, past(1_000.0), NEVER, 1_001.0 + HOUR)
+    assert not goes_on(None, past(1_000.0), NEVER, 1_001.0)
+
+
+def test_who_goes_away_after_people_closed_it_is_told_of_anew() -> None:
+    """It rested with a person whom nobody had told (seed 811)."""
+    assert not goes_on(BEGAN, past(1_000.0, "DISMISSED"), NEVER, 1_001.0)
 
 
 def test_a_story_of_which_no_case_was_ever_written_is_begun_anew() -> None:
-    assert not goes_on(BEGAN, ended_at(past(50.0), NEVER), 200.0)
+    assert not goes_on(BEGAN, past(50.0), NEVER, 200.0)
     assert over_at(BEGAN, past(50.0), NEVER) is None
 
 

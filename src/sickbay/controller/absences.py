@@ -204,7 +204,7 @@ class Absences:
         )  # fmt: skip
         absence = case.absence
         assert absence is not None
-        if story is not None and stories.goes_on(story, stories.ended_at(record.past, self._let_go), absence.since):
+        if story is not None and stories.goes_on(story, record.past, self._let_go, absence.since):
             case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
         else:
             story = stories.Story(absence.since, most=absence.most)

@@ -46,9 +46,11 @@ def of_old(absence: Absence) -> Story:
     return Story(absence.since, 1, absence.most, 0 if "lost" in absence.told else UNTOLD)
 
 
-def goes_on(story: Story | None, ended: float, since: float) -> bool:
-    """Do those who went away then go on with it? Not if no case of it has ended: then nobody heard that it began."""
-    return story is not None and ended >= story.began and since - ended <= SAME_S
+def goes_on(story: Story | None, past: Sequence[Past], let_go: float, since: float) -> bool:
+    """Do those who went away then go on with it? Not if no case of it has ended: then nobody heard that it began. Nor
+    if people closed it: they look after those whom they know of, and these are others (seed 811)."""
+    ended = ended_at(past, let_go)
+    return story is not None and ended >= story.began and since - ended <= SAME_S and not _is_closed(past, ended)
 
 
 def again(story: Story, count: int) -> Story:
@@ -89,5 +91,9 @@ def over_at(story: Story | None, past: Sequence[Past], let_go: float) -> float |
     ended = ended_at(past, let_go)
     if story is None or ended < story.began:
         return None
-    closed = any(p.ended == ended and p.end == Phase.DISMISSED.value for p in past[-1:])
-    return None if closed else ended + SAME_S
+    return None if _is_closed(past, ended) else ended + SAME_S
+
+
+def _is_closed(past: Sequence[Past], ended: float) -> bool:
+    """By people."""
+    return any(p.ended == ended and p.end == Phase.DISMISSED.value for p in past[-1:])

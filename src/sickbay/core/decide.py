@@ -248,7 +248,8 @@ def _conclude(turn: Turn) -> Decision:
         if turn.s.node is not None and case.instance not in ("", turn.s.node.instance, turn.s.node.uid):
             record = replace(record, past=())  # the record is about the new machine by now
         elif case.phase is Phase.RESOLVED and (comebacks.has_left(case) or turn.s.gone):
-            record = replace(record, latched=(), doubts=(), lemon="")
+            parts = tuple(d for d in record.doubts if d.part)  # its parts may come back in its successor
+            record = replace(record, latched=(), doubts=parts, lemon="")
         record = comebacks.note(record, case, now.watch)
         condemn = _condemned(case)
     if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:

@@ -172,14 +172,18 @@ class LemonsKillFewJobs(Checker):
             self._killed.pop(diagnosis.part, None)
 
     def _blame(self, fact: Fact, job: str, attempt: int) -> None:
-        """The part whose ailment killed this rank."""
+        """The part whose ailment killed this rank: of several with the same one, that which the rank worked on."""
         rank = int(str(fact.detail["ranks"]).split(",")[0])
         where = self.world.jobs[job].rank_nodes
-        for gpu, ailment in self.world.ailing(where[rank]) if rank < len(where) else ():
-            if gpu is not None and ailment.kind.name == fact.detail["why"]:
-                self._killed[gpu.serial].add((job, attempt))
-                count = len(self._killed[gpu.serial])
-                self.expect(count <= KILLS, fact, f"part {gpu.serial} of {where[rank]} has killed {count} jobs")
+        if rank >= len(where):
+            return
+        found = [(g, a.kind.name) for g, a in self.world.ailing(where[rank]) if g is not None]
+        sick = [gpu.serial for gpu, kind in found if kind == fact.detail["why"]]
+        own = [gpu.serial for gpu in self.world.nodes[where[rank]].gpus][where[:rank].count(where[rank]) :][:1]
+        for part in own if set(own) & set(sick) else sick:
+            self._killed[part].add((job, attempt))
+            count = len(self._killed[part])
+            self.expect(count <= KILLS, fact, f"part {part} of {where[rank]} has killed {count} jobs")
 
 
 class NoException(Checker):
