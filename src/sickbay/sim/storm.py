@@ -21,12 +21,6 @@ from sickbay.sim.outsiders import GRAVE, SOURCES
 from sickbay.sim.rollouts import BAD_AGENTS
 from sickbay.sim.world import World
 
-BORNE: frozenset[str] = frozenset({
-    "provider-returns", "provider-late", "provider-never", "provider-sick", "sick-spares", "marks-forgotten",
-    "scale-in", "spot-reclaimed", "block-ends", "rollout-driver", "rollout-image", "rollout-agent", "rolled-back",
-    "shape", "liars", "etcd-restored",
-})  # fmt: skip
-
 CUT_S = (120.0, 600.0, 7_200.0, 14_400.0)
 SHARES = (0.1, 0.4, 1.0)
 
@@ -225,6 +219,7 @@ WEATHER: Mapping[str, Kind] = {
     "liars": Kind(0.3, 6, liars),
     "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
 }
+BORNE: frozenset[str] = frozenset(WEATHER)  # less those that the brain does not bear yet
 
 
 def asked(words: str) -> frozenset[str]:
