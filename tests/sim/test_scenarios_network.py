@@ -497,3 +497,21 @@ def test_who_was_left_to_people_stays_theirs_when_another_leader_comes(said: str
     w.world.people.terminate("node-0001")
     w.passes(4 * HOUR)
     assert [f.node for f in w.facts("treat-start")] == []
+
+
+def test_a_node_that_blinks_for_days_is_told_of_once_a_day() -> None:
+    """It went away 720 times, each time too briefly to be missed, and nobody heard a word."""
+    w = Ward(32)
+    for i in range(240):
+        w.world.after(i * 360.0, lambda: w.world.network.cut(["node-0005"], "control", 270.0))
+    w.passes(26 * HOUR)
+    assert [n.title for n in w.run.mailbox.notices] == ["node-0005 comes and goes"]
+    assert (w.facts("cordon"), w.treatments()) == ([], [])
+
+
+def test_a_node_that_blinks_now_and_then_is_not_worth_a_word() -> None:
+    w = Ward(32)
+    for i in range(20):
+        w.world.after(i * 1_200.0, lambda: w.world.network.cut(["node-0005"], "control", 120.0))
+    w.passes(8 * HOUR)
+    assert w.run.mailbox.notices == []

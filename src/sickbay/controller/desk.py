@@ -16,6 +16,7 @@ from sickbay.controller import hands_off
 from sickbay.controller.absences import Absences
 from sickbay.controller.asking import Asking
 from sickbay.controller.barred import Barred
+from sickbay.controller.blinking import Blinking
 from sickbay.controller.bystander import Bystander
 from sickbay.controller.containment import Containment
 from sickbay.controller.crowd import Crowd
@@ -90,6 +91,7 @@ class Desk(Asking):
         self._absences = Absences(view, records, settings, self._unsaid)
         self._crowd = Crowd(view)
         self._barred = Barred(view)
+        self._blinking = Blinking(view)
         self._bystander = Bystander(view, records, self._context)
         self._escalated = 0
         self._seats_stale, self._sweeps_at = True, float("inf")
@@ -447,6 +449,7 @@ class Desk(Asking):
         fresh += self._crowd.notices(ledger, counts, now)
         fresh += self._barred.notices(now)
         fresh += self._bystander.notices(now)
+        fresh += self._blinking.notices(self._absences.members, now)
         fresh += self._remind(now)
         if not fresh:
             return ledger
