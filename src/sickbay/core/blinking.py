@@ -29,7 +29,7 @@ def notice(nodes: Sequence[str], watch: float, wall: float) -> Notice:
     title = f"{nodes[0]} comes and goes" if one else f"{len(nodes)} nodes come and go"
     body = (
         f"{named(nodes)} stopped answering {OFTEN} times or more within an hour, each time for so short a while that "
-        "it is not treated. Jobs on such a node may be evicted again and again. Look at its network and its kubelet; to "
-        f"take {'it' if one else 'one'} out yourself: kubectl cordon, or close it on your platform."
+        "it is not treated. Jobs on such a node may be evicted again and again. Look at its network and its kubelet. "
+        f"To take {'it' if one else 'one'} out yourself: kubectl cordon, or close it on your platform."
     )
     return Notice(f"blinking/{nodes[0]}/{int(watch // REPEAT_S)}", "warning", title, body, "", wall)
