@@ -332,3 +332,14 @@ def many_unattended(kind: str, names: Sequence[str], why: str, key: str, at: flo
         "bug: the controller's log has the traceback. Please report it.",
     ]
     return Notice(key, "urgent", f"{len(names)} {kind}s are not attended: an internal error", "\n".join(body), "", at)
+
+
+def store_fails(why: str, since: float) -> Notice:
+    """The records cannot be written. `since` makes it one message for each time that this happens."""
+    body = [
+        _stop(f"Since {moment(since)} Sickbay cannot read or write its records: {why}"),
+        "Until it can, nothing is decided or done: no node is closed, treated or returned, and no job is restarted. "
+        "What was sent already runs to its end.",
+        "It tries again every few seconds and goes on by itself. `sickbay nodes` says when it last noted a pass.",
+    ]
+    return Notice(f"store/{int(since)}", "urgent", "Sickbay cannot write its records", "\n".join(body), "", since)
