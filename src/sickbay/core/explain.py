@@ -13,6 +13,7 @@ from sickbay.core import absence, absence_words, quiet, suspicion
 from sickbay.core.moment import how_long, moment
 from sickbay.core.naming import named
 from sickbay.model import (
+    RECOVERY_WORDS,
     Blame,
     Case,
     Diagnosis,
@@ -24,7 +25,6 @@ from sickbay.model import (
     Notice,
     Phase,
     Recovery,
-    RecoveryPhase,
     Verb,
 )
 
@@ -198,20 +198,6 @@ def _stop(text: str) -> str:
 def _signed(entry: Entry) -> str:
     own = entry.by in ("", "sickbay", "platform")
     return entry.why if own else f"{entry.why.rstrip('.')} (said {entry.by})"
-
-
-RECOVERY_WORDS: dict[RecoveryPhase, str] = {
-    RecoveryPhase.RUNNING: "running",
-    RecoveryPhase.STALLED: "stalled: no rank makes a step",
-    RecoveryPhase.STOPPING: "being stopped as a whole",
-    RecoveryPhase.EXAMINING: "stopped while its nodes are examined",
-    RecoveryPhase.WAITING_FOR_CAPACITY: "waiting for nodes that are known to be good",
-    RecoveryPhase.RESTARTING: "being restarted",
-    RecoveryPhase.COMPLETED: "finished",
-    RecoveryPhase.FAILED: "given up",
-    RecoveryPhase.STOPPED: "stopped by somebody else",
-    RecoveryPhase.GONE: "deleted",
-}
 
 
 def recovery_story(recovery: Recovery) -> list[str]:
