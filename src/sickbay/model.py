@@ -693,6 +693,20 @@ class RecoveryPhase(StrEnum):
     GONE = "GONE"
 
 
+RECOVERY_WORDS: Mapping[RecoveryPhase, str] = {  # "llama is ..."
+    RecoveryPhase.RUNNING: "running",
+    RecoveryPhase.STALLED: "stalled: no rank makes a step",
+    RecoveryPhase.STOPPING: "being stopped as a whole",
+    RecoveryPhase.EXAMINING: "stopped while its nodes are examined",
+    RecoveryPhase.WAITING_FOR_CAPACITY: "waiting for nodes that are known to be good",
+    RecoveryPhase.RESTARTING: "being restarted",
+    RecoveryPhase.COMPLETED: "finished",
+    RecoveryPhase.FAILED: "given up",
+    RecoveryPhase.STOPPED: "stopped by somebody else",
+    RecoveryPhase.GONE: "deleted",
+}
+
+
 class Blame(StrEnum):
     HARDWARE = "hardware"
     INFRASTRUCTURE = "infrastructure"

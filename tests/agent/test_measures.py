@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sickbay.agent.measures import GPU_FIELDS, Meter
@@ -82,6 +82,7 @@ def test_a_counter_that_starts_anew_is_no_rate() -> None:
 
 @settings(max_examples=EXAMPLES)
 @given(st.text(max_size=60), st.sampled_from(["stat", "net", "disks", "mem"]))
+@example("0\t²", "mem")  # a digit, and no number
 def test_fuzz_no_text_of_proc_raises(text: str, name: str) -> None:
     host = a_host(**{name: text})
     meter = Meter(host)

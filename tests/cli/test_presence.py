@@ -7,9 +7,16 @@ import time
 from .builders import Bay, a_ledger
 
 
-def test_one_that_stopped_a_moment_ago_is_not_running(bay: Bay) -> None:
+def test_one_that_stopped_a_moment_ago_does_not_lead_and_may_be_in_trouble(bay: Bay) -> None:
+    """It said "No controller is running" of one that was alive and waited five seconds for a full disk."""
     bay.put(a_ledger(time.time()))
-    assert "No controller is running (its last pass on record was 0 s ago)" in bay.run("nodes").out
+    said = " ".join(bay.run("nodes").out.split())
+    assert "No controller leads just now (its last pass on record was 0 s ago): none is running, or one is in" in said
+    assert "No controller is running" not in said
+
+
+def test_where_none_has_led_yet_that_is_said(bay: Bay) -> None:
+    assert "No controller leads just now (none has noted a pass on this store yet)" in bay.run("nodes").out
 
 
 def test_one_that_has_just_begun_and_noted_nothing_is_running(bay: Bay) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sickbay.controller import app, pruning, sites
+from sickbay.controller import app, pruning, sites, store_trouble
 from sickbay.controller.loop import Controller
 from sickbay.controller.postman import Postman
+from sickbay.controller.store_trouble import StoreTrouble
 from sickbay.errors import ApiError, NotLeader, StoreError, UserError
 from sickbay.log import PlainLines
 from sickbay.model import Done, Notice, Outcome
@@ -68,6 +69,81 @@ def test_a_pass_that_breaks_is_begun_again_from_the_store(
     monkeypatch.setattr(app, "MISHAP_S", 0.01)
     app.run(settings(tmp_path), stop, CALM)
     assert turns == [1, 2]  # a new life, a new epoch
+
+
+class Reading:
+    """A notifier that keeps what it gets."""
+
+    name = "reading"
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def send(self, notice: Notice) -> Outcome:
+        self.notices.append(notice)
+        return Done()
+
+
+class Hours:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def now(self) -> float:
+        return 1_800_000_000.0 + self.passed
+
+    def monotonic(self) -> float:
+        return self.passed
+
+
+def fails(trouble: StoreTrouble, hours: Hours, for_s: float) -> None:
+    for _ in range(int(for_s / 5.0)):
+        trouble.met("/data/sickbay.db: the disk is full: free some space; nothing was half written")
+        hours.passed += 5.0
+
+
+def test_a_full_disk_is_told_once_for_each_time_that_it_fills() -> None:
+    reading, hours = Reading(), Hours()
+    trouble = StoreTrouble([reading], hours)
+    fails(trouble, hours, 100.0)
+    assert reading.notices == []
+    fails(trouble, hours, 36_000.0)
+    (told,) = reading.notices
+    assert told.level == "urgent"
+    assert "the disk is full: free some space" in told.body
+    assert told.body.startswith("Since 2027-01-15 08:00:00Z ")
+    hours.passed += 3_600.0
+    fails(trouble, hours, 300.0)
+    assert len(reading.notices) == 2
+
+
+def test_a_store_that_stumbles_now_and_then_is_no_notice() -> None:
+    reading, hours = Reading(), Hours()
+    trouble = StoreTrouble([reading], hours)
+    for _ in range(20):
+        fails(trouble, hours, 10.0)
+        hours.passed += 900.0
+    assert reading.notices == []
+
+
+def test_a_store_that_fails_for_long_is_told_by_the_process_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, reading, turns = threading.Event(), Reading(), list[int]()
+
+    def turn(controller: Controller) -> float:
+        turns.append(1)
+        if reading.notices or len(turns) > 50:
+            stop.set()
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Controller, "turn", turn)
+    monkeypatch.setattr(app, "MISHAP_S", 0.01)
+    monkeypatch.setattr(app, "open_notifiers", lambda *_: [reading])
+    monkeypatch.setattr(store_trouble, "LASTS_S", 0.0)
+    app.run(settings(tmp_path), stop, CALM)
+    assert [notice.title for notice in reading.notices] == ["Sickbay cannot write its records"]
 
 
 # --- beside other repairers -------------------------------------------------------------------------------------------

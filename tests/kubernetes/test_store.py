@@ -211,6 +211,18 @@ def test_describe_says_first_what_a_person_wants_with_times_that_can_be_read(
     assert "sickbay case show gpu-7.3" in told
 
 
+def test_describe_of_a_recovery_says_first_where_the_job_stands(
+    cluster: Cluster, store: KubernetesStore, namespace: str
+) -> None:
+    store.create(replace(a_recovery("llama"), refusal="2 good nodes are wanted, and 1 is free"), epoch=1)
+    said = cluster.kubectl("describe", "jr", name_of("llama"), "-n", namespace).splitlines()
+    first = next(i for i, line in enumerate(said) if line.startswith("About:"))
+    assert first < next(i for i, line in enumerate(said) if line.startswith("Record:"))
+    told = " ".join(said[first : first + 8])
+    assert "llama is " in told
+    assert "waits for 2 good nodes are wanted, and 1 is free" in told
+
+
 def test_describe_of_a_case_fits_on_a_screen_and_shows_no_time_as_a_number(
     cluster: Cluster, store: KubernetesStore, namespace: str
 ) -> None:

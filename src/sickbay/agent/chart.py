@@ -88,7 +88,7 @@ def _newer(chart: str, lazy: str, boot_id: str) -> str:
 def position(cursor: str) -> int:
     """A cursor is "<boot id>:<n>", n the record's sequence; journald's is "<boot id>:<microseconds>:<its own>"."""
     number = cursor.split(":", 2)[1] if ":" in cursor else ""
-    return int(number) if number.isdigit() else -1
+    return int(number) if number.isdecimal() else -1
 
 
 def _cursor_in(data: bytes) -> str:

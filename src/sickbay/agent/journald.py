@@ -115,7 +115,7 @@ def _kernels_own(entry: dict[str, object]) -> bool:
 
 def _usec(entry: dict[str, object]) -> int:
     text = str(entry.get("__MONOTONIC_TIMESTAMP", ""))[:20]
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _priority(entry: dict[str, object]) -> int:

@@ -50,7 +50,7 @@ class Meter:
 
     def _cpu(self) -> list[Measure]:
         first = (self.host.read("/proc/stat") or "").partition("\n")[0].split()
-        if len(first) < 9 or first[0] != "cpu" or not all(word.isdigit() for word in first[1:9]):
+        if len(first) < 9 or first[0] != "cpu" or not all(word.isdecimal() for word in first[1:9]):
             return []
         ticks = dict(
             zip(("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"), first[1:9], strict=False)
@@ -103,7 +103,7 @@ def _whole_disk(name: str) -> bool:
     """nvme0n1 and sda, not their partitions, and no loop or ram device."""
     if name.startswith("nvme"):
         return "p" not in name.removeprefix("nvme")
-    return name.startswith(("sd", "vd", "xvd")) and not name[-1].isdigit()
+    return name.startswith(("sd", "vd", "xvd")) and not name[-1].isdecimal()
 
 
 def _rows(text: str | None) -> list[list[str]]:
@@ -111,7 +111,7 @@ def _rows(text: str | None) -> list[list[str]]:
 
 
 def _number(word: str) -> float:
-    return float(word) if word.isdigit() else 0.0
+    return float(word) if word.isdecimal() else 0.0
 
 
 def _memory(host: Host) -> list[Measure]:
@@ -153,13 +153,13 @@ def _gpus(host: Host) -> list[Measure]:
     found: list[Measure] = []
     for line in done.stdout.splitlines()[:MOST_DEVICES] if done.code == 0 else ():
         words = [word.strip() for word in line.split(",")]
-        if len(words) != 4 or not words[0].isdigit():
+        if len(words) != 4 or not words[0].isdecimal():
             continue
         label = f"index={words[0]}"
-        if words[1].isdigit():  # "[N/A]" on a GPU in MIG mode
+        if words[1].isdecimal():  # "[N/A]" on a GPU in MIG mode
             found.append(Measure("nvidia_smi_utilization_gpu", float(words[1]), "percent", label))
-        if words[2].isdigit():
+        if words[2].isdecimal():
             found.append(Measure("nvidia_smi_memory_used", float(words[2]) * (1 << 20), "bytes", label))
-        if words[3].isdigit():
+        if words[3].isdecimal():
             found.append(Measure("nvidia_smi_memory_total", float(words[3]) * (1 << 20), "bytes", label))
     return found

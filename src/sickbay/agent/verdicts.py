@@ -52,7 +52,7 @@ def key_of(finding: Finding) -> Key:
 
 def sequence(finding: Finding) -> int:
     tail = finding.id.rpartition("/")[2]
-    return int(tail) if tail.isdigit() else 0
+    return int(tail) if tail.isdecimal() else 0
 
 
 def take(state: Verdicts, findings: Sequence[Finding], catalog: Catalog) -> Verdicts:

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from sickbay.catalog import load
 from sickbay.cli.words import plain, span
-from sickbay.core.explain import PHASE_WORDS, RECOVERY_WORDS, headline
-from sickbay.model import Case, JobPhase, Phase, Recovery, RecoveryPhase
+from sickbay.core.explain import PHASE_WORDS, headline
+from sickbay.model import RECOVERY_WORDS, Case, JobPhase, Phase, Recovery, RecoveryPhase
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.jobs import SimJob
 from sickbay.sim.tour.engine import need_numpy

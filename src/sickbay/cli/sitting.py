@@ -79,8 +79,11 @@ class Sitting:
         if seen.leads is None:
             return f"Whether a controller is running cannot be seen ({plain(seen.who)}); {last}."
         if not seen.leads:
-            ran = f"No controller is running ({last})." if silent is not None else ""
-            return ran or "No controller is running, and none has noted a pass on this store yet."
+            noted = last if silent is not None else "none has noted a pass on this store yet"
+            return (
+                f"No controller leads just now ({noted}): none is running, or one is in trouble (a full disk) and "
+                "tries again every few seconds. Its log says which."
+            )
         if silent is not None and silent > HANGS_S:
             return f"A controller holds the lead ({plain(seen.who)}) and does not get on: {last}. Look at its log."
         return f"The controller is running ({plain(seen.who)}; {last})."

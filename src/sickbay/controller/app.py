@@ -33,6 +33,7 @@ from sickbay.controller.sites import (
     open_site,
     open_store,
 )
+from sickbay.controller.store_trouble import StoreTrouble
 from sickbay.controller.vitals import Vitals
 from sickbay.errors import ApiError, NotLeader, StoreError, UserError
 from sickbay.log import set_up_log
@@ -169,6 +170,7 @@ class _Process:
         self._catalog = load().with_overrides(settings.severity_overrides)
         self._leader = open_leader(settings)
         self._notifiers = [MeteredNotifier(notifier, accounts) for notifier in open_notifiers(settings, site)]
+        self._trouble = StoreTrouble(self._notifiers, site.clock)
         self._rivals: Rivalry | None = None  # as last seen
         self._standing_by = False
         self.leads = False  # read by the ingest's thread: a standby takes no reports
@@ -184,6 +186,7 @@ class _Process:
             except StoreError as broken:
                 log.error("the store failed, trying again in %.0f s: %s", MISHAP_S, broken)
                 self._note("store", broken)
+                self._trouble.met(str(broken))
                 self._stop.wait(MISHAP_S)
             except ApiError as silent:
                 log.error("the cluster could not be asked, trying again in %.0f s: %s", MISHAP_S, silent)

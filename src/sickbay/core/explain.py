@@ -13,6 +13,7 @@ from sickbay.core import absence, absence_words, consent, quiet, suspicion
 from sickbay.core.moment import how_long, moment
 from sickbay.core.naming import named
 from sickbay.model import (
+    RECOVERY_WORDS,
     Blame,
     Case,
     Diagnosis,
@@ -24,7 +25,6 @@ from sickbay.model import (
     Notice,
     Phase,
     Recovery,
-    RecoveryPhase,
     Undelivered,
     Verb,
 )
@@ -229,20 +229,6 @@ def _signed(entry: Entry) -> str:
     return entry.why if own else f"{entry.why.rstrip('.')} (said {entry.by})"
 
 
-RECOVERY_WORDS: dict[RecoveryPhase, str] = {
-    RecoveryPhase.RUNNING: "running",
-    RecoveryPhase.STALLED: "stalled: no rank makes a step",
-    RecoveryPhase.STOPPING: "being stopped as a whole",
-    RecoveryPhase.EXAMINING: "stopped while its nodes are examined",
-    RecoveryPhase.WAITING_FOR_CAPACITY: "waiting for nodes that are known to be good",
-    RecoveryPhase.RESTARTING: "being restarted",
-    RecoveryPhase.COMPLETED: "finished",
-    RecoveryPhase.FAILED: "given up",
-    RecoveryPhase.STOPPED: "stopped by somebody else",
-    RecoveryPhase.GONE: "deleted",
-}
-
-
 def recovery_story(recovery: Recovery) -> list[str]:
     lines = [_timed(entry, _sentence(entry.why, recovery.job)) for entry in recovery.journal if entry.why]
     last = f"{recovery.job} is {RECOVERY_WORDS[recovery.phase]}"
@@ -361,3 +347,14 @@ def many_unattended(kind: str, names: Sequence[str], why: str, key: str, at: flo
         "bug: the controller's log has the traceback. Please report it.",
     ]
     return Notice(key, "urgent", f"{len(names)} {kind}s are not attended: an internal error", "\n".join(body), "", at)
+
+
+def store_fails(why: str, since: float) -> Notice:
+    """The records cannot be written. `since` makes it one message for each time that this happens."""
+    body = [
+        _stop(f"Since {moment(since)} Sickbay cannot read or write its records: {why}"),
+        "Until it can, nothing is decided or done: no node is closed, treated or returned, and no job is restarted. "
+        "What was sent already runs to its end.",
+        "It tries again every few seconds and goes on by itself. `sickbay nodes` says when it last noted a pass.",
+    ]
+    return Notice(f"store/{int(since)}", "urgent", "Sickbay cannot write its records", "\n".join(body), "", since)

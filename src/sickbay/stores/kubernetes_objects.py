@@ -21,7 +21,7 @@ from sickbay.errors import Unreadable
 from sickbay.kube import names
 from sickbay.kube.names import GROUP, VERSION
 from sickbay.kube.objects import Meta, Shape
-from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
+from sickbay.model import RECOVERY_WORDS, Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Stored, Unread, Value
 from sickbay.stores import records
 
@@ -222,14 +222,40 @@ def _case(case: Case) -> Shown:
 
 def about(value: Value) -> tuple[str, ...]:
     """What a person wants to read first: `kubectl describe` prints fields by name, and this one comes before all."""
-    if not isinstance(value, Case):
+    if not isinstance(value, LONG):
         return ()
-    shown = KINDS[Case].show(value)
-    since, waits = shown.get("since", ""), shown.get("waiting", "")
-    lines = [f"{value.factor or value.node} is {value.phase} since {since}: {shown['fault']}"]
-    lines += [f"waits for {waits}"] if waits else []
+    waits = KINDS[type(value)].show(value).get("waiting", "")
+    head, *more = _about_case(value) if isinstance(value, Case) else _about_recovery(value)
+    lines = [head, *([f"waits for {waits}"] if waits else []), *more]
     lines += [f"{_date(entry.at)} {entry.phase}: {entry.why}" for entry in value.journal[-MOST_ABOUT:]]
-    return tuple(line[:LONGEST_SHOWN] for line in (*lines, f"the whole story: sickbay case show {value.id}"))
+    story = f"case show {value.id}" if isinstance(value, Case) else f"why {value.job}"
+    return tuple(line[:LONGEST_SHOWN] for line in (*lines, f"the whole story: sickbay {story}"))
+
+
+def _about_case(case: Case) -> list[str]:
+    shown = KINDS[Case].show(case)
+    return [f"{case.factor or case.node} is {case.phase} since {shown.get('since', '')}: {shown['fault']}"]
+
+
+def _about_recovery(recovery: Recovery) -> list[str]:
+    since = next((_date(entry.at) for entry in reversed(recovery.journal) if entry.phase), "")
+    again = "1 restart" if recovery.restarts == 1 else f"{recovery.restarts} restarts"
+    nodes, suspects = ", ".join(recovery.nodes), ", ".join(recovery.suspects)
+    lines = [
+        f"{recovery.job} is {RECOVERY_WORDS[recovery.phase]}" + (f" since {since}" if since else ""),
+        f"attempt {recovery.attempt} ({again}); {_steps(recovery)}",
+        f"{len(recovery.nodes)} nodes: {nodes}" if len(recovery.nodes) != 1 else f"1 node: {nodes}",
+    ]
+    blame = f" (blame: {recovery.blame})" if recovery.blame is not None else ""
+    return [*lines, *([f"not used again for it{blame}: {suspects}"] if suspects else [])]
+
+
+def _steps(recovery: Recovery) -> str:
+    """A job that tells none stands at 1 while it runs, and never saves."""
+    if recovery.checkpoint_step < 0 and recovery.job_step <= 1:
+        return "it tells no steps"
+    saved = f"newest checkpoint {recovery.checkpoint_step}" if recovery.checkpoint_step >= 0 else "no checkpoint yet"
+    return f"last step seen {recovery.job_step}, {saved}"
 
 
 def _awaited(case: Case) -> str:

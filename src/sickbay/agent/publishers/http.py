@@ -143,7 +143,7 @@ class HttpPublisher:
         if answer.will_close or answer.read(1):
             self._hang_up()
         after = answer.headers.get("Retry-After", "")
-        return answer.status, float(after) if after.isdigit() else 0.0, _printable(said)
+        return answer.status, float(after) if after.isdecimal() else 0.0, _printable(said)
 
     def _connected(self) -> http.client.HTTPConnection:
         if not self._tls:
