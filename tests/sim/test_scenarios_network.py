@@ -499,11 +499,18 @@ def test_who_was_left_to_people_stays_theirs_when_another_leader_comes(said: str
     assert [f.node for f in w.facts("treat-start")] == []
 
 
+def blinks(w: Ward, times: int, every_s: float, for_s: float) -> None:
+    def goes() -> None:
+        w.world.network.cut(["node-0005"], "control", for_s)
+
+    for i in range(times):
+        w.world.after(i * every_s, goes)
+
+
 def test_a_node_that_blinks_for_days_is_told_of_once_a_day() -> None:
     """It went away 720 times, each time too briefly to be missed, and nobody heard a word."""
     w = Ward(32)
-    for i in range(240):
-        w.world.after(i * 360.0, lambda: w.world.network.cut(["node-0005"], "control", 270.0))
+    blinks(w, times=240, every_s=360.0, for_s=270.0)
     w.passes(26 * HOUR)
     assert [n.title for n in w.run.mailbox.notices] == ["node-0005 comes and goes"]
     assert (w.facts("cordon"), w.treatments()) == ([], [])
@@ -511,7 +518,6 @@ def test_a_node_that_blinks_for_days_is_told_of_once_a_day() -> None:
 
 def test_a_node_that_blinks_now_and_then_is_not_worth_a_word() -> None:
     w = Ward(32)
-    for i in range(20):
-        w.world.after(i * 1_200.0, lambda: w.world.network.cut(["node-0005"], "control", 120.0))
+    blinks(w, times=20, every_s=1_200.0, for_s=120.0)
     w.passes(8 * HOUR)
     assert w.run.mailbox.notices == []

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain
 from sickbay.core.turn import Now
-from sickbay.model import Entry, Job, JobPhase, Notice, Recovery, RecoveryPhase
+from sickbay.model import RECOVERY_WORDS, Entry, Job, JobPhase, Notice, Recovery, RecoveryPhase
 
 REMADE, LET_GO = "REMADE", "LET_GO"
 
@@ -40,7 +39,7 @@ def _remade(lost: Recovery, now: Now) -> Recovery:
 
 def _let_go(lost: Recovery, job: Job | None, now: Now) -> Recovery:
     why = (
-        f"somebody deleted the record of {lost.job}, which was {explain.RECOVERY_WORDS[lost.phase]}: nothing more is "
+        f"somebody deleted the record of {lost.job}, which was {RECOVERY_WORDS[lost.phase]}: nothing more is "
         "done about this failure"
     )
     entry = Entry(lost.step + 1, LET_GO, now.wall, "operator", why, RecoveryPhase.STOPPED.value)
