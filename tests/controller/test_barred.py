@@ -72,7 +72,7 @@ def test_a_drain_that_may_stop_no_job_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("windows", "words"),
-    [(("Fri 06:00-07:00",), "opens in 166 hours"), (("every night",), "none of them ever opens")],
+    [(("Fri 06:00-07:00",), "opens in 6.9 days"), (("every night",), "none of them ever opens")],
 )
 def test_cases_whose_window_opens_too_late_or_never_are_one_notice(windows: tuple[str, ...], words: str) -> None:
     shift = waiting("smi.remap-pending", windows=windows).passes(2 * HOUR)

@@ -15,7 +15,7 @@ from tests.core.bedside import Bedside
     [
         (0.0, "0 seconds"), (1.0, "1 second"), (45.0, "45 seconds"), (60.0, "1 minute"), (599.0, "10 minutes"),
         (3_600.0, "60 minutes"), (7_199.0, "2 hours"), (7_200.0, "2 hours"), (9_000.0, "2.5 hours"),
-        (86_400.0, "24 hours"), (172_000.0, "47.8 hours"), (172_799.0, "2 days"), (216_000.0, "2.5 days"),
+        (86_400.0, "24 hours"), (172_799.0, "48 hours"), (172_800.0, "2 days"), (216_000.0, "2.5 days"),
         (604_800.0, "7 days"), (-3.0, "0 seconds"),
     ],
 )  # fmt: skip

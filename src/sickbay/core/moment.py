@@ -12,12 +12,12 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-UNITS = ((60.0, 1.0, "second"), (7_170.0, 60.0, "minute"), (172_600.0, 3_600.0, "hour"))  # below, size, name
+UNITS = ((60.0, 1.0, "second"), (7_170.0, 60.0, "minute"), (172_800.0, 3_600.0, "hour"))  # below, size, name
 
 
 def how_long(seconds: float) -> str:
     """ "45 seconds", "90 minutes", "24 hours", "2.5 days": minutes up to two hours, hours up to two days."""
     left = max(0.0, seconds)
     size, name = next(((size, name) for below, size, name in UNITS if left < below), (86_400.0, "day"))
-    number = round(left / size, 1 if size > 60.0 else 0)
+    number = round(left / size, 1 if size > 60.0 and left < 10 * size else 0)
     return f"{number:g} {name}" if number == 1 else f"{number:g} {name}s"
