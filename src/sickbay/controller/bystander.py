@@ -56,10 +56,11 @@ class Bystander:
     def _nodes(self, now: Now) -> Iterator[Seen]:
         view, contexts = self._view, dict[str, Context]()
         for case in view.open_cases():
-            if view.is_off(case.node):
+            if case.phase not in bystander.PHASES or view.is_off(case.node):
                 continue
-            ctx = contexts.setdefault(case.pool, self._context(case.pool, now))
-            node = view.nodes.get(case.node)
+            if case.pool not in contexts:
+                contexts[case.pool] = self._context(case.pool, now)
+            ctx, node = contexts[case.pool], view.nodes.get(case.node)
             pause = view.pause_over(node, case.node, now.wall) if case.paused else None
             if each := bystander.of_case(case, self._record(case.node), ctx, pause, node.jobs if node else ()):
                 yield each

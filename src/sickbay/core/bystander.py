@@ -25,6 +25,7 @@ DESCRIBED = 8  # of many
 STEPS = 3  # of a plan, as far as people are told of it
 MOST_TOLD = 64  # things that one node's record remembers to have told
 TOLD = "TOLD"  # in a case's journal
+PHASES = frozenset({Phase.SUSPECTED, Phase.WAITING, Phase.HOLDING})  # in which our hands may be kept off
 UNTOUCHED, UNMOVED = "untouched", "unmoved"  # in NodeRecord.told, with the fault
 FALLS = frozenset({E.DIED, E.DRAINED, E.STALLED})
 
