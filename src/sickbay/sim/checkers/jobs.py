@@ -65,6 +65,7 @@ class PlacedSafely(Checker):
         return self._since.get(case.id, fact.t) < fact.t - 1.0 and not case.factor
 
 
+TOLD_S = 180.0  # how late its steps are told: every 90 s, twice as late after a change of lead
 HOURLY, IN_A_ROW = 8, 40  # restarts of a job that does not begin
 SEVERAL = 3  # jobs that fail alike
 
@@ -102,7 +103,9 @@ class HealthyJobsRun(Checker):
     def _judge_end(self, fact: Fact, job: str) -> None:
         why = str(fact.detail["why"])
         shared = bool(self._victims.of(job, fact.t))
-        began = fact.detail["step"] > self._attempt(fact, job).from_step
+        steps = int(fact.detail["step"]) - self._attempt(fact, job).from_step
+        by_drain = why.startswith("stopped by drain:")  # which may end it before anybody was told of its first steps
+        began = steps > 0 and not (by_drain and steps * self.world.jobs[job].spec.step_s < TOLD_S)
         (self._excused.add if shared or not began else self._excused.discard)(job)
         if why.startswith(f"stopped by {job}#"):
             words = f"{job} was stopped by us at step {fact.detail['step']} while it made progress"
