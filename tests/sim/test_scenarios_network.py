@@ -521,3 +521,15 @@ def test_a_node_that_blinks_now_and_then_is_not_worth_a_word() -> None:
     blinks(w, times=20, every_s=1_200.0, for_s=120.0)
     w.passes(8 * HOUR)
     assert w.run.mailbox.notices == []
+
+
+def test_what_takes_one_healthy_node_after_another_away_has_few_of_them_rebooted() -> None:
+    """Network work passed through 40 of 64 nodes: each was rebooted once, with 120 notices."""
+    w = ward()
+    w.world.network.cut_one_by_one(names(0, 24), "control", every_s=2_400.0, for_s=4_500.0)
+    w.passes(24 * HOUR)
+    assert len(w.treatments()) <= 5  # some are under way when the third is back
+    told = [n for n in w.run.mailbox.notices if "one after another" in n.title]
+    assert len(told) == 1
+    assert "sickbay case approve" in told[0].body
+    assert not [n for n in w.world.nodes.values() if n.mark or n.cordoned]

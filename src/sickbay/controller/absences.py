@@ -17,7 +17,7 @@ from sickbay.controller.view import View
 from sickbay.core import absence as core
 from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
-from sickbay.core import keeping
+from sickbay.core import keeping, one_by_one
 from sickbay.core.turn import Now
 from sickbay.model import Absence, Case, Node, NodeRecord, Notice, Phase, RecoveryPhase, Verb
 from sickbay.settings import Settings
@@ -77,7 +77,23 @@ class Absences:
         cut_off = core.cut_off(case, node, self._witness(node, since, heartbeats))
         if cut_off or case.phase is Phase.WAITING:
             return cut_off
-        return core.too_soon(case, since, now.watch, self._settings.controller)
+        limits = self._settings.controller
+        in_vain = one_by_one.forbids(case, self._records.ledger, now.watch, limits)
+        return core.too_soon(case, since, now.watch, limits) or in_vain
+
+    def note_end(self, case: Case, now: Now) -> None:
+        """Of a node's own case: was its REBOOT in vain, and is that one too many?"""
+        if not one_by_one.was_in_vain(case):
+            return
+        ledger, limits = self._records.ledger, self._settings.controller
+        before = one_by_one.lately(ledger, now.watch)
+        times = (*before, now.watch)[-limits.absent_nodes :]
+        ledger = replace(ledger, windows={**ledger.windows, one_by_one.WINDOW: times})
+        if one_by_one.is_many(times, limits) and not one_by_one.is_many(before, limits):
+            told = one_by_one.notice(case, len(times), now.watch, now.wall)
+            self._unsaid[told.key] = ("ledger", "", told)
+            ledger = replace(ledger, notices=keeping.owed(ledger.notices, (told,)))
+        self._records.put_ledger(ledger)
 
     def _witness(self, node: Node, since: float, heartbeats: Heartbeats) -> str:
         """Who else says that this machine is alive; "" if nobody does."""

@@ -265,6 +265,7 @@ class Desk(Asking):
             self._absences.ended(case, now)
         elif d.ended:
             self._view.explained_no_more(case)
+            self._absences.note_end(case, now)
         if d.ended:
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
