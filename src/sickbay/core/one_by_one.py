@@ -45,8 +45,8 @@ def forbids(case: Case, ledger: Ledger, now: float, limits: ControllerSettings) 
 def notice(case: Case, count: int, watch: float, wall: float) -> Notice:
     body = (
         f"{count} nodes, {case.node} the last of them, stopped answering one after another within a day. A reboot did "
-        "not help them, and each came back by itself: something that they share goes from node to node. Look at network "
-        "maintenance, certificates and kubelets. Whoever goes away alone from now on is closed for new work and not "
+        "not help them, and each came back by itself: something that they share goes from node to node. Look at "
+        "network work, certificates and kubelets. Whoever goes away alone from now on is closed for new work and not "
         "rebooted, for a day; to treat one all the same: sickbay case approve CASE --verb REBOOT."
     )
     title = f"{count} nodes went away one after another, and came back by themselves"
