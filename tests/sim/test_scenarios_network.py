@@ -533,3 +533,16 @@ def test_what_takes_one_healthy_node_after_another_away_has_few_of_them_rebooted
     assert len(told) == 1
     assert "sickbay case approve" in told[0].body
     assert not [n for n in w.world.nodes.values() if n.mark or n.cordoned]
+
+
+@pytest.mark.parametrize("others", [0, 5])
+def test_a_newcomer_at_its_gate_that_was_away_and_is_back_is_examined_and_not_rebooted(others: int) -> None:
+    """That it was new counted as evidence beside its absence (seed 443)."""
+    w = ward(32)
+    w.passes(600.0)
+    w.world.people.terminate("node-0003", successor_after_s=60.0)
+    w.passes(70.0)
+    w.world.network.cut(["node-0003", *names(8, others)], "control", for_s=1_500.0)
+    w.passes(4 * HOUR)
+    assert w.treatments() == []
+    assert not w.world.nodes["node-0003"].gate

@@ -18,6 +18,7 @@ from sickbay.settings import ControllerSettings, Policy
 NAME = "absence"  # what its case and its record are about, where others name a node
 FAULT = "nodes-absent"
 LONE_FAULT = "node-not-ready"  # of one node that is away alone
+NEWCOMER = "newcomer"  # of one at its gate
 FLEET = ("fleet",)
 
 COUNTED_S = 60.0  # all of them away for a shorter time: a control plane that hiccups
@@ -265,8 +266,10 @@ def next_look(absence: Absence) -> list[float]:
 
 
 def is_only_evidence(case: Case) -> bool:
-    """Nothing is held against this node but that it does not answer."""
-    return bool(case.diagnoses) and all(d.fault == LONE_FAULT for d in case.diagnoses)
+    """Nothing is held against this node but that it does not answer. That it is new is nothing against it: one at its
+    gate was rebooted when it was back from a power cut that all had (seed 443)."""
+    faults = {d.fault for d in case.diagnoses}
+    return LONE_FAULT in faults and faults <= {LONE_FAULT, NEWCOMER}
 
 
 def missed_at(since: float, policy: Policy) -> float:

@@ -177,9 +177,14 @@ def _collecting(turn: Turn, case: Case) -> Said:
 
 def is_refuted(turn: Turn, case: Case) -> bool:
     """What its row names has cleared everything that is held against the node, and that is still believed."""
-    if case.newcomer or latches_of(turn, case) or not machine.may_be_refuted(case):
+    if case.newcomer or _is_held(turn, case) or not machine.may_be_refuted(case):
         return False
     return triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch)
+
+
+def _is_held(turn: Turn, case: Case) -> bool:
+    """Is anything held against the node? That it is new is not."""
+    return any(latch.fault != absence.NEWCOMER for latch in latches_of(turn, case))
 
 
 REFUTED = "a later observation does not show it any more; it is examined instead of treated"
@@ -318,9 +323,11 @@ def _answers_again(turn: Turn, case: Case) -> bool:
     """It rests with a person only because it could not be asked while it was away; now it can be."""
     node = turn.s.node
     asked = sum(e.event == Event.EXAMINED and e.by == "sickbay" for e in case.journal)
-    if node is None or not node.ready or case.cancelled or case.newcomer or case.flaps or asked >= AGAIN_MOST:
+    if node is None or not node.ready or case.cancelled or case.flaps or asked >= AGAIN_MOST:
         return False
-    return absence.is_only_evidence(case) and not latches_of(turn, case) and bool(case.cordon_version)
+    if case.newcomer:  # it went away while it was examined at its gate
+        return bool(case.cordon_version) and any(e.event == Event.UNREACHABLE for e in case.journal)
+    return absence.is_only_evidence(case) and not _is_held(turn, case) and bool(case.cordon_version)
 
 
 def _escalated(turn: Turn, case: Case) -> Said:
