@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from sickbay.sim import mutants
-from sickbay.sim.mutants import Fate
+from sickbay.sim.mutants import MUTANTS, Fate
 
 
 class Pool:
@@ -48,3 +49,16 @@ def test_a_good_seed_and_a_test_kill_at_once(tried: list[frozenset[int]]) -> Non
     assert honest(Fate("a mutant", "seed 8", 1.0, 8)).seed == 8
     assert honest(Fate("a mutant", "tests: FAILED", 1.0)).seed == -1
     assert tried == []
+
+
+def _apply_all() -> None:
+    for mutant in MUTANTS:
+        mutant.patch()
+
+
+def test_every_mutant_breaks_something_that_is_there() -> None:
+    """A rule that was renamed leaves a mutant behind that breaks nothing, and nobody notices that it survives."""
+    child = multiprocessing.get_context("fork").Process(target=_apply_all)
+    child.start()
+    child.join(120)
+    assert child.exitcode == 0

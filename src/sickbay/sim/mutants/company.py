@@ -5,14 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sickbay.model import Event
 from sickbay.sim.mutants.patch import Mutant, set_, wrap_
 
 
 def _is_nobodys_member(old: Any) -> Any:
-    def member(self: Any, name: str, now: Any) -> Any:
-        return type(old(self, name, now))()
+    def member(*args: Any) -> Any:
+        return type(old(*args))()
 
     return member
+
+
+def _is_away_while_it_has_an_object(self: Any, names: Any) -> Any:
+    """As it was: an object that is deleted while its node is out of reach was taken for the end of its ranks."""
+    return {name: self.away[name] for name in names if name in self.away}
+
+
+def _is_refused(case: Any, outcome: Any, now: float) -> Any:
+    """As it was: what never arrived was a refusal, and the third one a person's case."""
+    return (Event.UNGUARDED, f"it never arrived: {outcome.why}")
 
 
 def _forgets_what_is_explained(old: Any) -> Any:
@@ -52,6 +63,12 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("a second witness is not heard", set_("core.absence", "cut_off", _none)),
     Mutant("many that are away take every place", set_("core.admit", "_is_kept_for", _no)),
     Mutant("a node that is back is rebooted all the same", set_("core.phases", "is_refuted", _no)),
+    Mutant("who was taken away is back", set_("controller.absences", "Absences._left", lambda *a: 0)),
+    Mutant("who was left to people is theirs for ever", set_("controller.absences", "Absences._take_back", _nothing)),
+    Mutant("a node that blinks is down", set_("core.absence", "blinks", _no)),
+    Mutant("one after another is rebooted", set_("core.one_by_one", "forbids", _none)),
+    Mutant("a blinking node is told to nobody", set_("core.blinking", "is_often", _no)),
+    Mutant("what comes and goes is over each time", set_("core.absence_story", "goes_on", _no)),
     # what jobs share
     Mutant("ranks out of reach are no hindrance", set_("core.reach", "loose", lambda *a: ())),
     Mutant("an owner is not told of ranks out of reach", set_("core.reach", "told", lambda s, r, now: r)),
@@ -59,11 +76,20 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("an attempt that does not begin is spent", set_("core.outages", "judged", lambda s, r, findings, fresh: r)),
     Mutant("a job that never begins is tried for ever", set_("core.outages", "TRIES", 10**6)),
     Mutant("what does not begin is tried again at once", set_("core.outages", "back_off", lambda r: 0.0)),
+    Mutant(
+        "a deleted object frees its ranks",
+        set_("controller.view", "View.out_of_reach", _is_away_while_it_has_an_object),
+    ),
+    Mutant("an outage is forgotten when it is over", set_("core.outages", "excuse", lambda s, r: s.outage)),
+    Mutant("our own drain spends an attempt", set_("core.outages", "is_our_doing", _no)),
+    Mutant("an outsider explains a hang", set_("core.suspects", "_can_stop_work", lambda d: True)),
     # common causes, comebacks, ceilings
     Mutant("explained is good", wrap_("core.sight", "explain_away", _forgets_what_is_explained)),
     Mutant("REPLACE for ever", set_("core.comebacks", "why_not_again", _none)),
     Mutant("ceilings are a union", set_("core.witness", "bounded", lambda d, ceilings: d), only="WithinCeilings"),
     Mutant("a weaker witness takes a verdict over", set_("core.witness", "outranks", _no)),
+    Mutant("what did not arrive was refused", set_("core.undelivered", "said", _is_refused)),
+    Mutant("a late approval is not heard", set_("core.consent", "is_taken_up", _no)),
     # what has no end by itself
     Mutant("a suspicion is told to nobody", set_("core.decide", "_tell_doubts", _nothing), only="EveryStateHasAnExit"),
     Mutant("a drain that lacks a right is a person's for good", set_("core.steps", "_drained_later", _as_it_is)),

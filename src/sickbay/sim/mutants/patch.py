@@ -23,15 +23,7 @@ class Mutant:
 
 def set_(module: str, name: str, value: Any) -> Patch:
     """Replace one attribute ("Class.method" too)."""
-
-    def apply() -> None:
-        owner: Any = importlib.import_module(f"sickbay.{module}")
-        *path, last = name.split(".")
-        for part in path:
-            owner = getattr(owner, part)
-        setattr(owner, last, value)
-
-    return apply
+    return wrap_(module, name, lambda old: value)
 
 
 def row_(phase: Phase, event: Event, to: Phase | None) -> Patch:
@@ -47,6 +39,8 @@ def row_(phase: Phase, event: Event, to: Phase | None) -> Patch:
 
 
 def wrap_(module: str, name: str, make: Callable[[Any], Any]) -> Patch:
+    """Made from what is there: a name that is not there any more would be a mutant that breaks nothing."""
+
     def apply() -> None:
         owner: Any = importlib.import_module(f"sickbay.{module}")
         *path, last = name.split(".")
