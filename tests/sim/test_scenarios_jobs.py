@@ -13,7 +13,7 @@ from sickbay.model import Done, Event, JobChanged, JobPhase, Phase, Progress, Re
 from sickbay.settings import JobPolicy
 from sickbay.sim.mutants.brain import restart_anyway, two_lives
 from tests.sim.removed import Removed, both, door, job_row, notices, row, rule, wrapped
-from tests.sim.ward import Ward, a_policy
+from tests.sim.ward import Ward, a_policy, names
 
 SICK = "node-0002"  # one of the four nodes of llama
 
@@ -294,3 +294,13 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
 @pytest.mark.parametrize(("scenario", "removed"), [(s, r) for s, _, r in RULES], ids=[words for _, words, _ in RULES])
 def test_a_scenario_notices_when_its_rule_is_taken_away(scenario: Callable[[], None], removed: Removed) -> None:
     notices(scenario, removed)
+
+
+def test_what_the_examination_of_a_dead_job_finds_is_treated_though_its_nodes_agent_is_mute() -> None:
+    w = Ward()
+    w.submit(nodes=names(4, 3))
+    w.passes(1_000.0)
+    w.world.agents.silence(w.world.nodes["node-0005"])
+    w.world.strike("gpu_lost_79", "node-0005", 0, cure="reboot")
+    w.passes(3 * 3600.0)
+    assert w.treatments("node-0005") == ["REBOOT"]

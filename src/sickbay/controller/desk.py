@@ -42,7 +42,7 @@ from sickbay.core import (
 )
 from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
-from sickbay.core.turn import Context, Decision, NodeSlice, Now
+from sickbay.core.turn import Context, Decision, JobDecision, NodeSlice, Now
 from sickbay.errors import SickbayError
 from sickbay.model import (
     Action,
@@ -495,9 +495,12 @@ class Desk(Asking):
             self._commands[name].append(command)
             self._view.touch_node(name)
 
-    def take_suspects(self, suspects: Sequence[tuple[str, str]], now: Now) -> None:
-        """A silent rank makes its node a suspect: our own monitor says so."""
-        for name, why in suspects:
+    def take_suspects(self, d: JobDecision, now: Now) -> None:
+        """A silent rank makes its node a suspect: our own monitor says so. What was found there is more than that."""
+        for finding in d.found:
+            self._monitor_findings[finding.place.node].append(finding)
+            self._view.touch_node(finding.place.node)
+        for name, why in d.suspects:
             node = self._view.nodes.get(name)
             if node is None or self._absences.excuses(name, now):
                 continue

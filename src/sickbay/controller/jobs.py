@@ -18,14 +18,14 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import absence, blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
 from sickbay.core.keeping import RARELY_S, owed
-from sickbay.core.turn import JobSlice, Now
+from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import Action, Case, Command, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
 from sickbay.ports import Stored
 from sickbay.settings import LEVELS, Settings
 
 log = logging.getLogger(__name__)
 
-TellSuspects = Callable[[Sequence[tuple[str, str]], Now], None]
+TellSuspects = Callable[[JobDecision, Now], None]
 
 
 class JobDesk(Asking):
@@ -87,8 +87,8 @@ class JobDesk(Asking):
         self._settle(d.recovery, d.ended, stored, now)
         if d.ended and s.lost is not None:
             self._view.touch_job(job_id)  # if it runs, it gets a new record
-        if d.suspects:
-            tell(d.suspects, now)
+        if d.suspects or d.found:
+            tell(d, now)
 
     def _note_frozen(self, job: str, why: str) -> None:
         if why:

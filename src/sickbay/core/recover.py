@@ -19,12 +19,14 @@ from sickbay.model import (
     Done,
     Entry,
     Failed,
+    Finding,
     Job,
     JobPhase,
     Lost,
     Outcome,
     Place,
     Recovery,
+    Status,
     Unguarded,
     Verb,
 )
@@ -46,7 +48,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     recovery = arrivals.note(progress.note(recovery, s, now), s)
     recovery = reach.obey(s, recovery, now)
     recovery = recovery if s.paused else reach.told(s, recovery, now)  # else it would not go on by itself
-    silent: list[tuple[str, str]] = []
+    silent, found = list[tuple[str, str]](), _found(s, recovery)
     for _ in range(8):
         if recovery.phase in ENDS:
             break
@@ -62,7 +64,13 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         if recovery.phase is P.WAITING_FOR_CAPACITY and move[0] is E.SPARED:
             recovery = arrivals.told(recovery, policy, now)
         s = replace(s, outcome=None)
-    return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(silent))
+    return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(silent), found)
+
+
+def _found(s: JobSlice, r: Recovery) -> tuple[Finding, ...]:
+    """What the examination of its nodes found is evidence against them, whether or not their agents say it too."""
+    outcome = _answer(s, r) if r.phase is P.EXAMINING else None
+    return tuple(f for f in outcome.findings if f.status is Status.FAILED) if isinstance(outcome, Done) else ()
 
 
 def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:

@@ -150,3 +150,4 @@ class JobDecision:
     opened: bool = False
     ended: bool = False
     suspects: tuple[tuple[str, str], ...] = ()  # (node, why): a silent rank lives there
+    found: tuple[Finding, ...] = ()  # what ails its nodes by their examination: for cases of their own

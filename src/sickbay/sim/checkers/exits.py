@@ -160,6 +160,9 @@ class LemonsKillFewJobs(Checker):
             self._ours.add((str(d["job"]), int(d["attempt"])))
         if fact.kind == "order" and d["act"] in ("retry", "examine"):
             self._decided(str(d["case"]))
+        if fact.kind == "person" and d["act"] == "uncordon":  # they want it in service, whatever we think of it
+            for gpu in self.world.nodes[fact.node].gpus:
+                self._killed.pop(gpu.serial, None)
         if fact.kind == "ranks-dead":
             job = self.world.jobs[str(d["job"])]
             if (job.id, job.attempt) in self._ours:
@@ -172,10 +175,11 @@ class LemonsKillFewJobs(Checker):
             self._killed.pop(diagnosis.part, None)
 
     def _blame(self, fact: Fact, job: str, attempt: int) -> None:
-        """The part whose ailment killed this rank: of several with the same one, that which the rank worked on."""
+        """The part whose ailment killed this rank: of several with the same one, that which the rank worked on. Where
+        the node's agent is bad nobody can know of it."""
         rank = int(str(fact.detail["ranks"]).split(",")[0])
         where = self.world.jobs[job].rank_nodes
-        if rank >= len(where):
+        if rank >= len(where) or self.world.nodes[where[rank]].agent_fault:
             return
         found = [(g, a.kind.name) for g, a in self.world.ailing(where[rank]) if g is not None]
         sick = [gpu.serial for gpu, kind in found if kind == fact.detail["why"]]
