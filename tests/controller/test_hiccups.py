@@ -173,3 +173,13 @@ def test_while_a_node_that_is_down_cannot_be_read_it_gets_no_place_and_no_pass_b
     door.dark = lambda: False
     shift.passes(60.0)
     assert door.called(Verb.CORDON)
+
+
+def test_a_case_that_had_ended_and_was_not_put_away_yet_is_put_away_by_the_next_leader() -> None:
+    """One that is opened and let go in one pass is written before it is archived; a crash in between left it open for
+    ever (seed 1095)."""
+    store = MemoryStore()
+    store.create(a_case(Phase.DISMISSED), 1)
+    Shift(Door(a_node()), store).passes(60.0)
+    assert store.list(Case) == []
+    assert [case.phase for case in store.history(Case)] == [Phase.DISMISSED]
