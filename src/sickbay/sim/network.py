@@ -46,6 +46,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.cuts: list[Cut] = []  # those in force
+        self._mended_at = float("-inf")  # all of them, and those still to come
         self.reboots_by = "provider"  # or "agent": then a REBOOT does not reach a node that is out of reach
 
     # -- sets ---------------------------------------------------------------------------------------------------------
@@ -86,10 +87,11 @@ class Network:
     def cut_one_by_one(self, names: Sequence[str], kind: str, every_s: float, for_s: float | None = None) -> None:
         """As certificates expire or disks fill: one node after the other, each for as long."""
         for i, name in enumerate(names):
-            self.world.after(i * every_s, partial(self._cut_one, name, kind, for_s))
+            self.world.after(i * every_s, partial(self._cut_one, name, kind, for_s, self.world.now))
 
-    def _cut_one(self, name: str, kind: str, for_s: float | None) -> None:
-        self.cut([name], kind, for_s)
+    def _cut_one(self, name: str, kind: str, for_s: float | None, since: float) -> None:
+        if since > self._mended_at:  # else it was mended for good meanwhile, before this one's turn
+            self.cut([name], kind, for_s)
 
     def mend(self, cut: Cut, names: Iterable[str] | None = None) -> None:
         """These members of a cut (all, if none are named) have it back."""
@@ -109,6 +111,7 @@ class Network:
             world.gangs.data_regained(jobs, RIDES_S)
 
     def mend_all(self) -> None:
+        self._mended_at = self.world.now
         for cut in tuple(self.cuts):
             self.mend(cut)
 

@@ -15,6 +15,7 @@ from sickbay.sim.world import Fact
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
+ENDS_S = 600.0  # all others are back for so long: the case about many is over
 STRAGGLES_S = 1_800.0  # most are back for so long: the others are treated for themselves
 KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
@@ -30,6 +31,7 @@ class _Absent(Checker):
         self.away: dict[str, float] = {}  # node -> until when its absence explains it; inf while it is away with many
         self.many_since: dict[str, float] = {}
         self.cut_now: Counter[str] = Counter()  # node -> cuts that keep it from answering
+        self._earlier: set[str] = set()  # away alone before the others: a case of their own may go on
         self._silent: set[str] = set()
         self._down_before: set[str] = set()  # cut off when they did not answer anyway, for something of their own
 
@@ -46,6 +48,7 @@ class _Absent(Checker):
             self._come_back(names, fact.t)
         if fact.kind == "joined" and (node := self.world.nodes[fact.node]).reachable and node.powered:
             self.cut_now.pop(fact.node, None)  # another machine, which the cut has not reached
+            self._forget_moment(fact.t)
 
     def _go_away(self, names: Iterable[str], t: float) -> None:
         for name in names:
@@ -57,6 +60,7 @@ class _Absent(Checker):
         for name in self.cut_now if self._are_many(self.cut_now) else ():
             if self.away.get(name) != float("inf"):
                 self.away[name], self.many_since[name] = float("inf"), t
+                (self._earlier.discard if name in names else self._earlier.add)(name)
 
     def _come_back(self, names: Iterable[str], t: float) -> None:
         for name in names:
@@ -67,7 +71,14 @@ class _Absent(Checker):
         self.away.update(dict.fromkeys(back, t + AFTER_S))
         if not self._are_many(self.cut_now):  # who is left is soon an ordinary patient
             left = [name for name in self.cut_now if self.away.get(name) == float("inf")]
-            self.away.update(dict.fromkeys(left, t + STRAGGLES_S))
+            self.away.update({name: t + (ENDS_S if name in self._earlier else STRAGGLES_S) for name in left})
+
+    def _forget_moment(self, t: float) -> None:
+        """They were many for a moment that nobody could notice."""
+        if self._are_many(self.cut_now):
+            return
+        for name in [n for n, since in self.many_since.items() if t - since < KNOWN_S]:
+            self.away.pop(name, None)
 
     def _are_many(self, cut: Collection[str]) -> bool:
         """By the settings in force: whoever says that a million nodes are many wants each node treated alone. Not away
