@@ -46,6 +46,8 @@ class _Absent(Checker):
             self._down_before.discard(fact.node)
         if fact.kind == "mended":
             self._come_back(names, fact.t)
+        if fact.kind in ("order", "person") and str(fact.detail.get("case", "")).startswith("absence."):
+            self._let_go(str(fact.detail["act"]), fact.t)
         if fact.kind == "joined" and (node := self.world.nodes[fact.node]).reachable and node.powered:
             self.cut_now.pop(fact.node, None)  # another machine, which the cut has not reached
             self._forget_moment(fact.t)
@@ -72,6 +74,14 @@ class _Absent(Checker):
         if not self._are_many(self.cut_now):  # who is left is soon an ordinary patient
             left = [name for name in self.cut_now if self.away.get(name) == float("inf")]
             self.away.update({name: t + (ENDS_S if name in self._earlier else STRAGGLES_S) for name in left})
+
+    def _let_go(self, act: str, t: float) -> None:
+        """A person who closes the case about many has them for a while; who is away alone after that is a patient. One
+        who splits it has them treated."""
+        quiet_s = self.run.settings.policy.quiet_s
+        until = {"abort": quiet_s, "delete-record": quiet_s, "split": 0.0}
+        if act in until:
+            self.away.update({n: t + until[act] for n, end in self.away.items() if end == float("inf")})
 
     def _forget_moment(self, t: float) -> None:
         """They were many for a moment that nobody could notice."""
