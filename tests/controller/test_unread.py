@@ -79,6 +79,21 @@ def test_it_is_taken_up_without_a_restart_once_it_can_be_read(store: SqliteStore
     assert treated(door) == {"n1", "n2"}
 
 
+def test_who_was_left_alone_for_the_record_of_a_cause_is_taken_up_once_that_can_be_read(
+    store: SqliteStore, spoiler: Spoiler
+) -> None:
+    """What came due meanwhile was passed over, and nothing woke it again (seed 1315)."""
+    about = NodeRecord("driver=570", last_n=1)
+    store.create(about, 1)
+    spoiler.spoil(about)
+    door = two_sick(factors={"driver": "570"})
+    shift = Shift(door, store).passes(3_600.0)
+    assert treated(door) == set()
+    spoiler.mend(about)
+    shift.passes(3_600.0)
+    assert treated(door) == {"n1", "n2"}
+
+
 def test_a_record_that_turns_unreadable_under_a_leader_stops_only_its_node(
     store: SqliteStore, spoiler: Spoiler
 ) -> None:

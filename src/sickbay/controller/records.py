@@ -8,14 +8,14 @@ be read is never written over, and what it is about is left alone (controller/ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from sickbay.controller import restored
 from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
-from sickbay.controller.hands_off import LOOK_AGAIN_S, hands_off
+from sickbay.controller.hands_off import LOOK_AGAIN_S, HandsOff, hands_off
 from sickbay.controller.view import View
 from sickbay.core import rebuild
 from sickbay.core.keeping import NOW
@@ -259,17 +259,19 @@ class Records:
         for job in before.jobs.keys() - view.off.jobs.keys():
             self._reload_job(job)
         if before.parts.keys() != view.off.parts.keys():
-            self._reload_parts(before.parts.keys() - view.off.parts.keys())
+            self.read_parts()
+        self._take_up(before)
 
     def _is_left_alone(self, draft: Draft) -> bool:
         off = self._view.off.jobs if isinstance(draft.value, Recovery) else self._view.off.nodes
         return draft.owner in off
 
-    def _reload_parts(self, mended: Set[str]) -> None:
-        self.read_parts()
-        for node in self._view.nodes.values():
-            if any(gpu.serial in mended for gpu in node.gpus):
-                self._view.touch_node(node.name)
+    def _take_up(self, before: HandsOff) -> None:
+        """Whoever was left alone, for a record of its own, of a cause that it shares or of a part in it, and is not any
+        more: what came due meanwhile was passed over, and nothing else would wake it (seed 1315)."""
+        for name, node in self._view.nodes.items():
+            if before.of_node(name, node) is not None and not self._view.is_off(name):
+                self._view.touch_node(name)
 
     def still_leads(self) -> None:
         if self._view.off.ledger:
