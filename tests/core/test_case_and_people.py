@@ -302,6 +302,13 @@ def test_a_node_that_was_opened_before_we_heard_that_it_was_closed_is_left_as_it
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
 
 
+def test_a_node_that_falls_ill_while_it_returns_needs_a_place_if_its_release_has_landed() -> None:
+    """A newcomer had its place beside the limits; closed again, it was one too many (seed 1650)."""
+    bed = at(Phase.RETURNING).commands("hold").commands("unhold")
+    assert bed.case.pending is not None
+    assert (bed.phase, bed.case.pending.args["unless"]) == (Phase.CORDONING, "in service")
+
+
 def test_a_case_at_rest_that_goes_on_does_not_close_what_somebody_has_opened_unseen() -> None:
     bed = escalated().commands("retry")
     assert bed.case.pending is not None
