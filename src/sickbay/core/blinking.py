@@ -30,6 +30,6 @@ def notice(nodes: Sequence[str], watch: float, wall: float) -> Notice:
     body = (
         f"{named(nodes)} stopped answering {OFTEN} times or more within an hour, each time for so short a while that "
         "it is not treated. Jobs on such a node may be evicted again and again. Look at its network and its kubelet. "
-        f"To take {'it' if one else 'one'} out yourself: kubectl cordon, or close it on your platform."
+        f"To take {'it' if one else 'one'} out yourself, close it for new work on your platform."
     )
     return Notice(f"blinking/{nodes[0]}/{int(watch // REPEAT_S)}", "warning", title, body, "", wall)
