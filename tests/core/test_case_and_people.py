@@ -220,6 +220,35 @@ def test_a_pause_freezes_a_case_and_its_end_gives_it_its_time_again() -> None:
     assert [e.event for e in bed.case.journal[-2:]] == ["PAUSED", "RESUMED"]
 
 
+def test_a_case_that_is_released_while_its_fleet_is_paused_says_that_it_waits_for_that() -> None:
+    bed = at(Phase.DRAINING).commands("hold")
+    bed.paused = "fleet is paused by ann: power work"
+    bed.turns()
+    assert bed.case.refusal.startswith("held by")  # a hold is told before a pause
+    bed.commands("unhold")
+    assert bed.case.paused
+    assert bed.case.refusal == bed.paused
+
+
+def test_a_hold_is_still_told_when_a_pause_beside_it_has_ended() -> None:
+    bed = at(Phase.DRAINING).commands("hold")
+    bed.paused = "fleet is paused by ann: power work"
+    bed.turns()
+    bed.paused = ""
+    bed.turns()
+    assert bed.case.held
+    assert bed.case.refusal.startswith("held by")
+
+
+def test_a_pause_that_follows_another_is_told_in_its_own_words() -> None:
+    bed = at(Phase.DRAINING)
+    bed.paused = "fleet is paused by ann: power work"
+    bed.turns()
+    bed.paused = "it is away together with many others (absence.2): nothing is done to it"
+    bed.turns()
+    assert bed.case.refusal == bed.paused
+
+
 def test_a_case_opened_during_a_pause_goes_no_further_than_suspicion() -> None:
     bed = Bedside()
     bed.paused = "fleet is paused by ann"

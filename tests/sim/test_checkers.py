@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.model import Action, Case, Checkpoint, Entry, JobPhase, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import Absence, Action, Case, Checkpoint, Entry, JobPhase, Phase, Place, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy, Limit
 from sickbay.sim.checkers import ALL
 from sickbay.sim.jobs import SimJob
@@ -376,6 +376,19 @@ def test_a_case_neither_ends_nor_rests() -> None:
     assert complaints(ward, at_the_end=True) == ""
     ward.passes(3600.0)
     assert f"{CASE} is still DRAINING after the calm" in complaints(ward, at_the_end=True)
+
+
+@pytest.mark.parametrize(("absence", "why", "stays"), [(True, "away", True), (True, "", False), (False, "away", False)])
+def test_a_case_stays_while_its_node_is_away_with_others_and_it_says_so(absence: bool, why: str, stays: bool) -> None:
+    ward = unwatched()
+    ward.world.network.cut((NODE, "node-0006", "node-0007"), "control", 9e6)
+    ward.passes(3600.0)
+    if absence:
+        ward.run.store.create(a_case(Phase.ESCALATED, node="absence", absence=Absence(("fleet",), "", 0.0, 3, 3)))
+    keeps(ward, Phase.WAITING, paused=True, refusal=why)
+    ward.passes(25 * 3600.0)
+    said = f"{CASE} is still WAITING after the calm" in complaints(ward, at_the_end=True)
+    assert said is not stays
 
 
 def test_an_escalated_node_is_open_and_nobody_was_told() -> None:

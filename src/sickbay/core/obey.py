@@ -16,16 +16,18 @@ from sickbay.model import Case, Command, Event, Verb
 
 
 def freeze(turn: Turn, why: str) -> None:
-    """A pause freezes like a hold; when it ends the phase gets its whole time again."""
-    case = turn.case
-    if case is None or case.paused == bool(why):
+    """A pause freezes like a hold; when it ends the phase gets its whole time again. Why it is frozen may change
+    meanwhile, and who holds it is told before that."""
+    case, turn.still = turn.case, why
+    if case is None:
         return
-    if why:
-        case = machine.note(case, "PAUSED", at=turn.ctx.now.wall, by="sickbay", why=why)
-        turn.case = replace(case, paused=True, refusal=why)
-    else:
-        case = machine.note(case, "RESUMED", at=turn.ctx.now.wall, by="sickbay", why="it goes on")
-        turn.case = _thaw(turn, replace(case, paused=False, refusal=""))
+    if case.paused or why:
+        case = case if case.held or case.refusal == why else replace(case, refusal=why)
+    if case.paused != bool(why):
+        event, said = ("PAUSED", why) if why else ("RESUMED", "it goes on")
+        case = machine.note(case, event, at=turn.ctx.now.wall, by="sickbay", why=said)
+        case = replace(case, paused=True) if why else _thaw(turn, replace(case, paused=False))
+    turn.case = case
 
 
 def _thaw(turn: Turn, case: Case) -> Case:
@@ -87,7 +89,7 @@ def _hold(turn: Turn, case: Case, command: Command) -> Case:
 def _unhold(turn: Turn, case: Case, command: Command) -> Case:
     if not case.held:
         return _note(turn, case, command, "it was not held")
-    return _thaw(turn, replace(_note(turn, case, command), held=False, refusal=""))
+    return _thaw(turn, replace(_note(turn, case, command), held=False, refusal=turn.still))
 
 
 def _by_command(event: Event) -> Callable[[Turn, Case, Command], Case]:

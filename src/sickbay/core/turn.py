@@ -107,6 +107,7 @@ class Turn:
     outcome: Outcome | None = None
     consumed: list[str] = field(default_factory=list)
     unheld: bool = False
+    still: str = ""  # why it is paused, whoever holds it besides
 
 
 Move = tuple[Event, str, str]  # event, why, by

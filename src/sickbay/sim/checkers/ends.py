@@ -67,11 +67,19 @@ class EndsOrRests(Checker):
 
     def _stands_still(self, case: Case, node: SimNode) -> bool:
         """While a case about what it shares with others rests with a person, its own does nothing and says so."""
+        if not node.ready and case.refusal and self._is_away_with_others(node):
+            return True
         latched = case.record.latched if case.record is not None else ()
         faults = {*(d.fault for d in case.diagnoses), *(latch.fault for latch in latched)}
         shared = [c.value for c in self.run.store.list(Case) if c.value.factor]
         found = [c.factor.partition("=") for c in shared if faults & {d.fault for d in c.diagnoses}]
         return any(getattr(node, name, "") == value for name, _, value in found)
+
+    def _is_away_with_others(self, node: SimNode) -> bool:
+        """A case about nodes that are away is open, and this one is not the only one: by the world's own looking."""
+        cases = [stored.value for stored in self.run.store.list(Case)]
+        away = [n for n in self.world.nodes.values() if n.present and not n.ready]
+        return node in away and len(away) > 1 and any(case.absence is not None for case in cases)
 
     def _may_stay(self, case: Case) -> bool:
         if case.phase is Phase.ESCALATED or case.held:
