@@ -390,6 +390,13 @@ def test_a_second_unexplained_failure_on_a_node_that_answers_nobody_is_not_given
     assert answered(r, job, Done(), verdict=MYSTERY).phase is P.FAILED
 
 
+def test_a_second_unexplained_failure_on_a_node_that_answered_nobody_and_is_back_is_not_given_up_either() -> None:
+    job = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))
+    r = examining(swap=True, checkpoint_step=40)
+    assert answered(replace(r, told_of=job.attempt), job, Done(), verdict=MYSTERY).phase is P.WAITING_FOR_CAPACITY
+    assert answered(replace(r, told_of=job.attempt - 1), job, Done(), verdict=MYSTERY).phase is P.FAILED
+
+
 def test_an_unexplained_failure_after_new_checkpoints_is_a_first_one_again() -> None:
     r = answered(examining(swap=True, checkpoint_step=40), DEAD, Done(), verdict=MYSTERY)
     assert r.phase is P.WAITING_FOR_CAPACITY

@@ -259,7 +259,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.BLAMED, "it hung again and nothing explains it: it is moved to other nodes"), replace(
             r, suspects=tuple(dict.fromkeys((*earlier, *r.suspects, *job.nodes)))
         )
-    mute = s.unreachable or suspects.mute_nodes(findings)  # a node that answers nobody explains a death well enough
+    # A node that answers nobody explains a death well enough; also one that is back by now
+    mute = s.unreachable or r.told_of == job.attempt or suspects.mute_nodes(findings)
     if r.blame is Blame.UNKNOWN and r.swap and not mute and not capacity.has_new_checkpoint(job, r):
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
     if r.blame is Blame.UNKNOWN:
