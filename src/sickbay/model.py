@@ -341,6 +341,7 @@ class Absence:
     told: tuple[str, ...] = ()  # what people were told of it
     split: bool = False  # a person said: treat them one by one
     left: int = 0  # of those away at its worst: taken away meanwhile, or held by somebody
+    wave: float = -1.0  # watch time at which the last of those began to go away who were away at its worst
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,6 +201,18 @@ def test_the_last_of_a_few_is_not_alone_while_those_whom_people_look_after_are_a
     assert counted(three, away(1), ("rack=r3",), {}, 100.0).mostly_back is None
 
 
+@pytest.mark.parametrize(("went", "alone"), [(0.0, False), (4_000.0, True), (9_000.0, False)])
+def test_who_did_not_go_away_when_most_went_is_no_straggler(went: float, alone: bool) -> None:
+    """A dead switch before the whole fleet was cut off for ten minutes; its four nodes were rebooted (seed 2055)."""
+    four = [replace(a, since=went) for a in away(4)]
+    others = [replace(a, since=4_000.0) for a in away(16, first=4)]
+    first = open_case(four, absence.FLEET, {}, n=1, now=100.0, at=0.0, cluster="").absence
+    assert first is not None
+    all_away = counted(first, [*(a for a in four if went <= 4_000.0), *others], absence.FLEET, {}, 4_100.0)
+    rest = counted(replace(all_away, most=20), four, absence.FLEET, {}, 10_000.0)
+    assert (ending(rest, (), 10_000.0 + 30 * MINUTE) is not None) is alone
+
+
 def test_a_person_splits_it_and_each_is_treated_alone() -> None:
     split = replace(after(9, 100.0), split=True)
     why, alone = ending(split, (), 100.0) or ("", False)

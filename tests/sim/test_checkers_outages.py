@@ -87,6 +87,21 @@ def test_a_node_that_was_ill_before_all_lost_their_power_may_be_treated_for_that
     assert complaints(ward, "HealthyLeftAlone") == []
 
 
+@pytest.mark.parametrize(("together_s", "complained"), [(14.0, False), (1200.0, True)])
+def test_who_was_one_of_many_for_a_moment_only_is_away_alone(together_s: float, complained: bool) -> None:
+    """The end of a capacity block took the others, by intent, seconds after they were cut off (seed 1872)."""
+    ward = unwatched()
+    ward.world.network.cut([NODE, *names(8, 3)], "control", 90_000.0)
+    ward.judge.look()
+    ward.passes(together_s)
+    for name in names(8, 3):
+        ward.world.people.terminate(name, successor_after_s=10_000.0)
+    ward.judge.look()
+    ward.passes(1200.0)
+    treats(ward)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
 def test_many_are_those_who_are_away_now_also_if_they_went_one_by_one() -> None:
     ward = unwatched()
     for i in range(3):

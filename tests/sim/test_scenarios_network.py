@@ -137,6 +137,17 @@ def test_when_most_are_back_the_others_are_treated_one_by_one_within_the_limits(
     assert {f.node for f in w.facts("cordon")} == set(names(17, 3))
 
 
+def test_nodes_behind_a_dead_switch_are_no_stragglers_of_a_wider_cut_that_is_over() -> None:
+    w = ward()
+    w.passes(600.0)
+    w.world.network.cut(names(0, 4), "control", for_s=6 * HOUR)
+    w.passes(HOUR)
+    w.world.network.cut(sorted(w.world.nodes), "control", for_s=600.0)
+    w.passes(2 * HOUR)
+    assert absence_of(w) is not None
+    assert (w.facts("cordon"), w.treatments()) == ([], [])
+
+
 def test_a_person_who_splits_the_case_has_those_still_away_treated() -> None:
     w = ward()
     w.passes(600.0)

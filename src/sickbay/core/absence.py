@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sickbay.core.moment import how_long
 from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Phase, Place, Plan, Severity, Verb, When
@@ -175,7 +176,9 @@ def open_case(
 ) -> Case:  # fmt: skip
     """A person owns it from the start; no node is touched. `beside`: so many more are away and treated alone."""
     shared = shared_by(away, members) + (f" ({beside} more are away and treated by themselves)" if beside else "")
-    absence = Absence(scope, shared, min(a.since for a in away), len(away), len(away), _names(away))
+    absence = Absence(
+        scope, shared, min(a.since for a in away), len(away), len(away), _names(away), wave=_last_wave(away)
+    )
     why = f"{len(away) + beside} nodes are away together; what they share: {shared}"
     diagnosis = Diagnosis(
         FAULT, Place(""), Severity.MONITOR, When.IDLE, 0.9, (why,), at, "monitor.nodes-absent", "monitor"
@@ -207,10 +210,10 @@ def counted(
         absence = replace(absence, left=absence.left + left, names=_names(mine))
     if len(mine) > absence.most or scope != absence.scope:
         shared = shared_by(mine, members) if mine else absence.shared
-        left = 0 if len(mine) > absence.most else absence.left  # worse than ever: counted from here
-        most = max(len(mine), absence.most)
-        absence = replace(absence, scope=scope, most=most, left=left, names=_names(mine), shared=shared)
-    mostly = _are_mostly_back(absence, len(mine), many=bool(many))
+        if len(mine) > absence.most:  # worse than ever: counted from here
+            absence = replace(absence, most=len(mine), left=0, wave=_last_wave(mine))
+        absence = replace(absence, scope=scope, names=_names(mine), shared=shared)
+    mostly = _are_mostly_back(absence, len(mine), many=bool(many)) and not (many and _is_another(absence, mine))
     return replace(
         absence, count=len(mine),
         mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),
@@ -229,6 +232,20 @@ def _are_mostly_back(absence: Absence, still: int, many: bool) -> bool:
     returned = back(absence, still)
     few = still < FEW and 2 * returned >= absence.most and not many
     return returned >= MOSTLY * max(1, absence.most - absence.left) or few
+
+
+def _last_wave(away: Sequence[Absentee]) -> float:
+    """When those began to go away who went last, and together."""
+    times = sorted((a.since for a in away), reverse=True)
+    ends = [t for t, before in pairwise(times) if t - before > TOGETHER_S]
+    return ends[0] if ends else times[-1]
+
+
+def _is_another(absence: Absence, still: Sequence[Absentee]) -> bool:
+    """Several of those still away did not go when most went: theirs is another absence, within this one. A switch was
+    dead before the whole fleet was cut off for ten minutes, and when the fleet was back its four nodes were rebooted as
+    stragglers (seed 2055)."""
+    return sum(not -1.0 <= a.since - absence.wave <= TOGETHER_S + 1.0 for a in still) >= FEW
 
 
 def _wider(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

@@ -51,6 +51,8 @@ class _Absent(Checker):
         if fact.kind == "joined" and (node := self.world.nodes[fact.node]).reachable and node.powered:
             self.cut_now.pop(fact.node, None)  # another machine, which the cut has not reached
             self._forget_moment(fact.t)
+        if fact.kind == "person" and fact.detail["act"] == "terminate":
+            self._forget_moment(fact.t)
 
     def _go_away(self, names: Iterable[str], t: float) -> None:
         for name in names:
