@@ -573,6 +573,19 @@ def test_a_common_cause_does_not_explain_a_case_with_another_fault_besides() -> 
     assert bed.turns().phase is Phase.HOLDING
 
 
+def test_a_weak_word_does_not_make_a_node_be_treated_for_what_a_common_cause_explains() -> None:
+    """Seed 50001034: a hot row explained the node's GPUs; it was away for a while, and a consultant said NVLink."""
+    bed = Bedside()
+    bed.explained = {"gpu-degrading": "rack=r1"}
+    bed.finds("smi.slowdown-hw")
+    assert bed.faults == {"gpu-degrading"}
+    bed.shows(ready=False).waits(bed.policy.unreachable_s)
+    bed.until(Phase.HOLDING)
+    bed.reports(replace(a_finding("xid.74", 9), source="llm")).shows(ready=True)
+    assert bed.turns().waits(3_600.0).phase is not Phase.REPAIRING
+    assert "common cause" in bed.case.refusal
+
+
 def test_a_case_about_a_factor_touches_no_node_and_ends_when_a_person_says_so() -> None:
     case = a_case(Phase.ESCALATED, node="driver=570.12", factor="driver=570.12")
     bed = Bedside(case, record=a_record(node="driver=570.12"))

@@ -28,7 +28,8 @@ from sickbay.core import (
 from sickbay.core.moment import how_long
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn, latches_of
-from sickbay.model import TREATMENTS, Case, Diagnosis, Event, Node, NodeRecord, Phase, Refuted, Verb
+from sickbay.core.witness import may_treat
+from sickbay.model import TREATMENTS, Case, Diagnosis, Event, Latch, Node, NodeRecord, Phase, Refuted, Verb
 
 TURNS_MAX = 12  # transitions in one turn; the table has no cycle without an outcome or a deadline in it
 UNMARKED = frozenset({Phase.SUSPECTED, Phase.WAITING})
@@ -182,8 +183,14 @@ def _explained_by(turn: Turn, case: Case) -> str:
         return ""
     faults = [d.fault for d in case.diagnoses]
     if not latches_of(turn, case) and turn.record.latched:  # it was opened for what is over: what stands now counts
-        faults = [latch.fault for latch in turn.record.latched]
+        faults = [latch.fault for latch in _treatable(turn)]
     return explained[faults[0]] if faults and all(fault in explained for fault in faults) else ""
+
+
+def _treatable(turn: Turn) -> Sequence[Latch]:
+    """What the node could be treated for. The word of one who may cause no treatment makes nothing less explained."""
+    latched, ceilings = turn.record.latched, turn.ctx.ceilings
+    return [latch for latch in latched if may_treat(latch.source, ceilings)] or latched
 
 
 def _is_mere_absence(case: Case) -> bool:
