@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.errors import NotLeader, StoreError
+from sickbay.errors import NotLeader, StaleWrite, StoreError
 from sickbay.model import (
     Action,
     Case,
@@ -576,6 +576,39 @@ def test_a_node_that_gets_a_case_after_it_was_chosen_is_not_used() -> None:
     shift.door.shows_job("llama", phase=JobPhase.FAILED, exits=(RankExit(1, "n2", 1, ("killed",)),))
     shift.passes(60.0)
     assert all("n3" not in a.nodes for a in shift.door.called(Verb.RESTART_JOB))
+
+
+class MovesUnderUs(MemoryStore):
+    """Whatever ends was moved by somebody else a moment before."""
+
+    moves = False
+
+    def archive(self, *what: Any) -> None:
+        if self.moves:
+            raise StaleWrite("moved")
+        super().archive(*what)
+
+
+def test_a_job_is_not_placed_on_a_node_whose_case_could_not_be_ended() -> None:
+    """Seed 50001135: decided in one pass, the end of the case and the restart; only the second was written."""
+    store = MovesUnderUs()
+    nodes = [a_node(n, jobs=("llama",)) for n in ("n1", "n2")] + [a_node("n3", ready=False)]
+    shift = Shift(Door(*nodes, jobs=(a_job(),)), store).passes(360.0)
+    shift.door.says[Verb.REBOOT] = lambda action: Started(15.0, "it boots")
+    for name in ("n1", "n2"):
+        shift.door.shows(name, jobs=())
+    struck(shift, "n2").door.shows_job("llama", phase=JobPhase.FAILED, exits=(RankExit(1, "n2", 1, ("killed",)),))
+    shift.passes(60.0)
+    assert recovery(shift).phase is RecoveryPhase.WAITING_FOR_CAPACITY
+    store.moves = True
+    shift.door.shows("n3", ready=True)
+    shift.passes(60.0)
+    assert shift.case("n3") is not None
+    assert not shift.door.called(Verb.RESTART_JOB)
+    store.moves = False
+    shift.passes(300.0)
+    assert [a.nodes for a in shift.door.called(Verb.RESTART_JOB)] == [("n1", "n3")]
+    assert recovery(shift).attempt == 1
 
 
 def test_a_job_is_not_touched_where_jobs_are_only_watched() -> None:

@@ -317,7 +317,12 @@ class Controller:
             self.records.still_leads()
         for desk, owner, action in asks:
             pending = desk.pending(owner)
-            if pending is not None and (pending.key, pending.sends) == (action.key, action.sends):
+            if pending is None or (pending.key, pending.sends) != (action.key, action.sends):
+                continue
+            restarts = action.verb is Verb.RESTART_JOB and action.call
+            if restarts and (refused := self._jobs.misplaced(owner)):  # the end of a case on its nodes was not written
+                self._receive(Answer(owner, desk.kind, action.key, Failed(refused)))
+            else:
                 call = partial(self._dispatcher.perform, action, owner, desk.kind, now.watch)
                 desk.attend(owner, now, call)
 
