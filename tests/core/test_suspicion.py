@@ -12,7 +12,7 @@ from sickbay.core.capacity import Trust, choose, words
 from sickbay.core.recover import decide as decide_job
 from sickbay.core.suspicion import GOOD_S, KILLS, KILLS_S, PATIENCE_S, SMALL_GANG
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Doubt, JobPhase, NodeRecord, Phase, RecoveryPhase, Verb, When
+from sickbay.model import Before, Doubt, JobPhase, NodeRecord, Phase, RecoveryPhase, Verb, When
 from sickbay.settings import JobPolicy
 from tests.builders import WALL, a_diagnosis, a_gpu, a_job, a_latch, a_node, a_past, a_policy, a_record, a_recovery
 from tests.core.bedside import Bedside
@@ -152,6 +152,71 @@ def test_a_person_who_wants_it_treated_again_has_decided() -> None:
     bed.commands("retry")
     assert suspicion.kills(bed.record, ["S1"], DAY) == ("S1", 0)
     assert bed.until(Phase.REPAIRING).case.rung is Verb.REBOOT
+
+
+def ends_its_third_job(**how: Any) -> Bedside:
+    """A GPU whose verdict a boot clears has ended a third job; its case waits for a place, and the node stays open."""
+    record = a_record(doubts=(Doubt("S1", kills=(1 * DAY, 9 * DAY)),))
+    bed = relapsed(record, node=a_node(jobs=("llama",)), now=20 * DAY, **how)
+    assert bed.phase is Phase.WAITING
+    return bed
+
+
+def is_rebooted_by_others(bed: Bedside) -> Bedside:
+    return bed.shows(boot_id="boot-2", findings=(), jobs=()).waits(HOUR)
+
+
+def test_a_boot_by_others_does_not_take_the_third_job_that_a_part_ended_from_the_person_who_decides() -> None:
+    bed = is_rebooted_by_others(ends_its_third_job(policy=a_policy()))
+    assert bed.phase is Phase.WAITING
+    bed.until(Phase.ESCALATED)
+    assert "has ended 3 jobs within 30 days: a person decides" in bed.why
+    assert bed.case.rungs_tried == ()
+
+
+def test_what_ended_three_jobs_opens_a_case_again_when_the_first_found_no_place_in_time() -> None:
+    bed = ends_its_third_job(policy=a_policy(waiting_s=2 * HOUR, quiet_s=HOUR))
+    bed = is_rebooted_by_others(bed).waits(2 * HOUR)
+    assert bed.phase is Phase.DEFERRED
+    assert bed.waits(2 * HOUR).until(Phase.ESCALATED).case.id == "n1.2"
+
+
+def test_a_part_whose_machine_was_only_started_again_is_for_a_person_though_all_checks_pass() -> None:
+    """Its provider says that it replaced the machine, and started the very same one."""
+    bed = ends_its_third_job(policy=a_policy(approval=())).until(Phase.REPAIRING)
+    assert bed.case.rung is Verb.REPLACE
+    assert bed.case.pending is not None
+    assert bed.node is not None
+    bed.live = replace(bed.case, pending=replace(bed.case.pending, sends=1, before=Before(bed.node.boot_id)))
+    bed.node = replace(bed.node, boot_id="boot-2", findings=(), jobs=())
+    bed.answers().verified(boot="boot-2")
+    assert bed.phase is Phase.ESCALATED
+
+
+def test_a_month_after_its_first_job_a_boot_clears_it_again() -> None:
+    bed = is_rebooted_by_others(ends_its_third_job(policy=a_policy(waiting_s=90 * DAY)))
+    bed.waits(12 * DAY)
+    assert bed.phase is Phase.DISMISSED
+    assert bed.faults == set()
+
+
+def test_a_person_who_acknowledges_the_node_lets_it_serve_whatever_it_ended() -> None:
+    bed = is_rebooted_by_others(ends_its_third_job(policy=a_policy())).commands("acknowledge").turns()
+    assert bed.phase is Phase.DISMISSED
+    assert (bed.faults, bed.record.doubts) == (set(), ())
+
+
+def test_a_person_who_wants_it_examined_has_decided_and_it_returns_if_it_is_well() -> None:
+    bed = is_rebooted_by_others(ends_its_third_job(policy=a_policy())).until(Phase.ESCALATED)
+    bed.commands("examine").until(Phase.RESOLVED)
+    assert bed.faults == set()
+
+
+@pytest.mark.parametrize(("seen", "left"), [(1, set()), (3, {"nvlink-down"})], ids=["once", "often enough"])
+def test_what_was_not_seen_often_enough_to_be_believed_still_goes_away_by_itself(seen: int, left: set[str]) -> None:
+    latch = a_latch("nvlink-down", part="S1", count=seen, check="topology")
+    record = a_record(latch, doubts=(Doubt("S1", kills=(1.0, 2.0, 3.0)),))
+    assert Bedside(record=record, now=DAY).passes("topology", 9).faults == left
 
 
 def test_no_more_kills_are_remembered_than_are_asked_for() -> None:

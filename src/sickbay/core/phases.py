@@ -252,10 +252,11 @@ def _repairing(turn: Turn, case: Case) -> Said:
     assert verb is not None
     if verb is Verb.REPLACE and not comebacks.is_same_machine(case, turn.s.node):
         return (Event.REPLACED, outcome.detail or "the machine was replaced")
+    catalog, now = turn.ctx.catalog, turn.ctx.now.watch
     devices = frozenset({case.pending.place.device} - {""}) if case.pending else frozenset()
-    turn.record = triage.clear_by_treatment(turn.record, verb, devices, turn.ctx.catalog)
+    turn.record = triage.clear_by_treatment(turn.record, verb, devices, catalog, now)
     if turn.s.node is not None:
-        turn.record = triage.clear_by_boot(turn.record, turn.s.node, turn.ctx.catalog)
+        turn.record = triage.clear_by_boot(turn.record, turn.s.node, catalog, now)
     return (Event.DONE, outcome.detail or f"{verb} is done")
 
 
@@ -268,12 +269,12 @@ def _verifying(turn: Turn, case: Case) -> Said:
         return (Event.WORSENED, again or "it got worse during the examination")
     if not isinstance(turn.outcome, Done):
         return _failure(turn)
-    record = turn.record
+    record, catalog, now = turn.record, turn.ctx.catalog, turn.ctx.now.watch
     if turn.s.node is not None:
-        record = triage.clear_by_boot(record, turn.s.node, turn.ctx.catalog)
-    event, why = triage.verify(case, record, turn.outcome.findings, turn.ctx.catalog, turn.ctx.ceilings)
+        record = triage.clear_by_boot(record, turn.s.node, catalog, now)
+    event, why = triage.verify(case, record, turn.outcome.findings, catalog, now, turn.ctx.ceilings)
     if event == "DONE":
-        turn.record = triage.clear_verified(record, turn.outcome.findings, turn.ctx.catalog)
+        turn.record = triage.clear_verified(record, turn.outcome.findings, catalog, now)
     return (Event(event), why)
 
 
