@@ -11,9 +11,10 @@ import pytest
 
 from sickbay import wire
 from sickbay.errors import NotLeader
-from sickbay.model import Case, Command, JobPhase, Ledger, NodeRecord, Part, Pause, Recovery, Verb
+from sickbay.model import Case, Command, JobPhase, Ledger, NodeRecord, Part, Pause, Phase, Recovery, Verb
 from sickbay.ports import Value
 from sickbay.settings import Limit
+from sickbay.stores import records
 from sickbay.stores.memory import MemoryStore
 from sickbay.stores.sqlite import SqliteStore
 from tests.builders import a_case, a_command, a_finding, a_gpu, a_job, a_node, a_policy, a_recovery
@@ -297,6 +298,36 @@ def test_a_controller_that_is_upgraded_rolled_back_and_upgraded_again_treats_eac
     back.controller.abandon()
     upgrade().passes(3_600.0)
     assert [action.place.node for action in door.called(Verb.REBOOT)] == ["n1", "n2"]
+
+
+CASE, RECORD = a_case(Phase.WAITING, id="n1.7"), NodeRecord("n1", last_n=7)
+
+
+@pytest.mark.parametrize("new_leader", [True, False])
+@pytest.mark.parametrize(
+    ("value", "put_back"), [(CASE, True), (CASE, False), (RECORD, False)],
+    ids=["a store that is put back", "a case that a person removes", "the record of a node that a person removes"],
+)  # fmt: skip
+def test_a_number_that_stood_in_what_could_not_be_read_is_not_used_again(
+    value: Any, put_back: bool, new_leader: bool
+) -> None:
+    """Whoever leads knows what it was called, though nothing else of it: actions were asked for by that (seed 1670)."""
+    store, door = MemoryStore(), Door(a_node())
+    door.says[Verb.DRAIN] = busy
+    shift = Shift(door, store).passes(600.0)
+    epoch, yesterday = shift.controller.records.epoch, store.contents()
+    store.create(value, epoch)
+    if value is RECORD:
+        store.archive(replace(CASE, phase=Phase.DISMISSED), store.create(CASE, epoch), epoch)
+    SPOILERS["memory"](store).spoil(value)
+    shift = shift.successor().passes(600.0)
+    store.replace_contents(yesterday) if put_back else store.lose(type(value), records.key_of(value))
+    shift.passes(60.0)
+    shift = shift.successor() if new_leader else shift
+    door.shows("n1", findings=(a_finding(),))
+    after = shift.passes(60.0).case("n1")
+    assert after is not None
+    assert after.id == "n1.8"
 
 
 @pytest.mark.parametrize("new_leader", [True, False])

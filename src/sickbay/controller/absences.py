@@ -213,7 +213,7 @@ class Absences:
         if not away:  # only those whose case was split
             return
         record, story = self._record(), self._story()
-        record = replace(record, last_n=max(record.last_n, *self._unread_numbers()) + 1)
+        record = replace(record, last_n=record.last_n + 1)
         case = core.open_case(
             away, scope, self._view.members, beside, n=record.last_n, now=now.watch, at=now.wall,
             cluster=self._settings.cluster,
@@ -305,10 +305,6 @@ class Absences:
         """What keeps it from being written, in words; "" if nothing does."""
         one = self._view.off.nodes.get(core.NAME)
         return f"{one.name} in {one.where}" if one is not None else ""
-
-    def _unread_numbers(self) -> tuple[int, ...]:
-        named = [case.rpartition(".") for case in self._view.off.cases]
-        return (0, *(int(n) for name, _, n in named if name == core.NAME and n.isdigit()))
 
     def _drop(self, now: Now) -> None:
         """Nobody decides about a case that cannot be written: without this it would never end, and who went away next

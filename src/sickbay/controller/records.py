@@ -100,16 +100,16 @@ class Records:
             view.records[record.value.node] = record
         for case in view.cases.values():
             self._carried(case.value)
-        self._heed_seats()
+        self._heed_numbers()
         self.read_parts()
 
-    def _heed_seats(self) -> None:
-        """A place whose case is not there any more says which number that had."""
-        for name, number in rebuild.numbers(self.ledger.seats).items():
-            known = self._view.records.get(name)
-            if known is None or known.value.last_n < number:
-                self._never_repeat(name, number)
-                self.put_record(self._view.records[name].value)
+    def _heed_numbers(self) -> None:
+        """A case that cannot be read has a number all the same; so had one that a place is kept for, though it is not
+        there any more. Whoever leads remembers it: such a record may be removed, or be gone from a store that is put
+        back, and the next case had its number (seed 1670)."""
+        used = (*(seat.case for seat in self.ledger.seats), *self._view.off.cases)
+        for name, number in rebuild.numbers(used).items():
+            self._never_repeat(name, number)
 
     def _carried(self, case: Case) -> None:
         """An open case knows its node's record better than the record's own place, which is as it was before."""
@@ -260,6 +260,7 @@ class Records:
             self._reload_job(job)
         if before.parts.keys() != view.off.parts.keys():
             self.read_parts()
+        self._heed_numbers()
         self._take_up(before)
 
     def _is_left_alone(self, draft: Draft) -> bool:
@@ -438,9 +439,10 @@ class Records:
             self._reload_node(draft.value.node)
 
     def undo(self, kind: str, owner: str) -> None:
-        """Whoever decided about it raised: nothing of that is written, and what is on record counts again."""
-        self._drafts = {name: draft for name, draft in self._drafts.items() if draft.owner != owner}
+        """Whoever decided about it raised: nothing of that is written, its number neither, and what is on record counts
+        again."""
         (self._reload_node if kind == "node" else self._reload_job)(owner)
+        self._drafts = {name: draft for name, draft in self._drafts.items() if draft.owner != owner}
 
     def put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
         """Written at once. The same case may say it again: it counts once."""
@@ -489,8 +491,15 @@ class Records:
             view.lost[name] = open_case.value
             view.explained_no_more(open_case.value)
         self._never_repeat(name, known.value.last_n if known else 0)
+        if record is None:
+            self._never_repeat(name, self._last_ended(name))
         self.reread.add(name)
         view.touch_node(name)
+
+    def _last_ended(self, name: str) -> int:
+        """The number of its last case in the archive: somebody may have removed the record that said it."""
+        ended = patiently(lambda: list(self.store.history(Case, node=name, limit=1)))
+        return rebuild.numbers(case.id for case in ended).get(name, 0)
 
     def _is_archived(self, case: Case) -> bool:
         """By us, perhaps, and only the answer got lost."""
@@ -504,12 +513,16 @@ class Records:
         return any(ended.job == recovery.job and ended.journal[:1] == first for ended in past)
 
     def _never_repeat(self, name: str, last_n: int) -> None:
-        """Somebody may have deleted the case that carried the number: its actions were asked for by that number."""
+        """Somebody may have deleted the case that carried the number: its actions were asked for by that number. An
+        open case carries it on with its next write; what cannot be read is not written to (`_draft`)."""
         stored = self._view.records.get(name)
         record = stored.value if stored else NodeRecord(name, cluster=self.cluster)
-        if record.last_n < last_n:
-            version = stored.version if stored else UNWRITTEN
-            self._view.records[name] = Stored(replace(record, last_n=last_n), version, self.epoch)
+        if record.last_n >= last_n:
+            return
+        record, version = replace(record, last_n=last_n), stored.version if stored else UNWRITTEN
+        self._view.records[name] = Stored(record, version, self.epoch)
+        if name not in self._view.cases:
+            self._draft(record, name, version or None)
 
     def _reload_job(self, job: str) -> None:
         if job in self._view.off.jobs:

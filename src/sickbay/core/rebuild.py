@@ -39,13 +39,12 @@ def seats(ledger: Ledger, cases: Iterable[Case]) -> tuple[Seat, ...]:
     return (*ledger.seats, *owed)
 
 
-def numbers(seats: Iterable[Seat]) -> dict[str, int]:
-    """The highest case number of each node that holds a place: its record may have been deleted while nobody led."""
+def numbers(cases: Iterable[str]) -> dict[str, int]:
+    """The highest of each node, by the names of its cases: where nothing else of them is known."""
     found: dict[str, int] = {}
-    for seat in seats:
-        number = seat.case.rpartition(".")[2]
+    for node, _, number in (case.rpartition(".") for case in cases):
         if number.isdecimal():
-            found[seat.node] = max(found.get(seat.node, 0), int(number))
+            found[node] = max(found.get(node, 0), int(number))
     return found
 
 
