@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from sickbay.core.suspicion import GOOD_S
-from sickbay.model import Case, Doubt, NodeRecord, Phase, Place
-from sickbay.settings import Policy, Settings
+from sickbay.model import Action, Case, Done, Doubt, JobPhase, NodeRecord, Outcome, Phase, Place, Verb
+from sickbay.settings import Limit, Policy, Settings
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.run import SimRun
 from sickbay.sim.world import World
-from tests.builders import a_latch
+from sickbay.stores.memory import MemoryStore
+from tests.builders import a_finding, a_job, a_latch, a_node, a_policy
+from tests.controller.door import Door, Shift
 
 SPARE, GOOD = "node-0002", "node-0003"
 
@@ -93,3 +95,22 @@ def test_a_gpu_that_fails_only_under_load_ends_three_jobs_at_most_and_then_waits
     case = next(stored.value for stored in run.store.list(Case))
     assert case.phase is Phase.ESCALATED
     assert "has ended 3 jobs within 30 days: a person decides" in case.journal[-1].why
+
+
+def test_a_job_is_not_restarted_on_a_node_the_end_of_whose_case_could_not_be_written() -> None:
+    """Both were decided in one pass, and somebody had written the node's record meanwhile (seed 1588)."""
+    store, open_then = MemoryStore(), list[bool]()
+    job = a_job(JobPhase.STOPPED, stopped_by="drain:n9.1")
+    door = Door(a_node("n1", findings=(a_finding(node="n1"),)), a_node("n2"), jobs=(job,))
+
+    def begun(_: Action) -> Outcome:
+        open_then.append(bool(store.list(Case)))
+        return Done()
+
+    door.says[Verb.RESTART_JOB] = begun
+    shift = Shift(door, store, policy=a_policy(max_out=Limit(), max_out_fleet=Limit())).passes(60.0)
+    store.create(NodeRecord("n1"), shift.controller.records.epoch)
+    door.shows("n1", boot_id="boot-2", findings=())
+    shift.passes(300.0)
+    assert open_then[:1] == [False]
+    assert shift.controller.contained == []

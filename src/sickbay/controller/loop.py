@@ -299,9 +299,7 @@ class Controller:
         """Marked before the first call; afterwards only look, unless the first call is known lost."""
         if action.sends and not desk.wants_resend(owner):
             return replace(action, call=False)
-        refused = self._jobs.misplaced(owner) if action.verb is Verb.RESTART_JOB else ""
-        if refused:
-            self._receive(Answer(owner, "job", action.key, Failed(refused)))
+        if self._is_misplaced(owner, action):
             return None
         before = self._dispatcher.before(action) if not action.sends else action.before
         if before is None:
@@ -311,18 +309,22 @@ class Controller:
         desk.put_sent(owner, action)
         return action
 
+    def _is_misplaced(self, owner: str, action: Action) -> bool:
+        """A job is not begun on a node that is no good any more: other nodes are chosen for it."""
+        refused = self._jobs.misplaced(owner) if action.verb is Verb.RESTART_JOB and action.call else ""
+        if refused:
+            self._receive(Answer(owner, "job", action.key, Failed(refused)))
+        return bool(refused)
+
     def _perform(self, asks: list[tuple[Asking, str, Action]], now: Now, proved: bool) -> None:
-        """Only what is written as it was decided: a record that somebody else had moved is decided again first."""
+        """Only what is written as it was decided: a record that somebody else had moved is decided again first. So is a
+        restart that counted on the end of a case, should that not be written: its node is not known to be good."""
         if asks and not proved:
             self.records.still_leads()
         for desk, owner, action in asks:
             pending = desk.pending(owner)
-            if pending is None or (pending.key, pending.sends) != (action.key, action.sends):
-                continue
-            restarts = action.verb is Verb.RESTART_JOB and action.call
-            if restarts and (refused := self._jobs.misplaced(owner)):  # the end of a case on its nodes was not written
-                self._receive(Answer(owner, desk.kind, action.key, Failed(refused)))
-            else:
+            decided = pending is not None and (pending.key, pending.sends) == (action.key, action.sends)
+            if decided and not self._is_misplaced(owner, action):
                 call = partial(self._dispatcher.perform, action, owner, desk.kind, now.watch)
                 desk.attend(owner, now, call)
 
