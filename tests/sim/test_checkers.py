@@ -185,7 +185,51 @@ def test_a_node_is_treated_before_its_evidence_was_collected() -> None:
     assert "before its evidence was collected" in complaints(ward)
 
 
+@pytest.mark.parametrize(("later_s", "complained"), [(60.0, True), (3600.0, False)])
+def test_a_case_that_went_through_its_collection_without_collecting(later_s: float, complained: bool) -> None:
+    """What its record says of it proves nothing; only that its time for it is over."""
+    ward = unwatched()
+    case = keeps(ward, Phase.COLLECTING)
+    asks(ward, Verb.CORDON)
+    ward.passes(later_s)
+    changes(ward, replace(case, phase=Phase.REPAIRING, step=case.step + 1))
+    treats(ward)
+    assert ("before its evidence was collected" in complaints(ward)) is complained
+
+
+def test_evidence_that_was_truly_collected_is_enough() -> None:
+    ward = unwatched()
+    keeps(ward, Phase.COLLECTING)
+    asks(ward, Verb.CORDON)
+    asks(ward, Verb.COLLECT, n=5)
+    ward.passes(120.0)
+    asks(ward, Verb.COLLECT, n=5)
+    treats(ward)
+    assert "before its evidence was collected" not in complaints(ward)
+
+
 # -- people
+
+
+def orders(ward: Ward, act: str) -> None:
+    ward.world.note("order", NODE, act=act, by="alice", case=CASE)
+
+
+@pytest.mark.parametrize(("act", "said"), [("abort", "which a person has cancelled"), ("hold", "had node-0005.1 held")])
+@pytest.mark.parametrize(
+    ("later_s", "then", "complained"), [(3600.0, "", True), (3600.0, "retry", False), (60.0, "", False)]
+)
+def test_what_a_person_said_is_not_heard(act: str, said: str, later_s: float, then: str, complained: bool) -> None:
+    """Whatever the record of the case says of it."""
+    ward = unwatched()
+    keeps(ward, Phase.QUEUED)
+    asks(ward, Verb.CORDON)
+    orders(ward, act)
+    if then:
+        orders(ward, then)
+    ward.passes(later_s)
+    treats(ward)
+    assert (said in complaints(ward)) is complained
 
 
 def test_a_node_is_taken_again_after_a_person_let_it_go() -> None:

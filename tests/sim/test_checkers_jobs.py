@@ -184,3 +184,60 @@ def test_a_job_waits_for_its_next_try_though_there_is_room(
         ward.run.mailbox.send(Notice("k", "warning", "llama does not begin", "", "", 0.0))
     ward.passes(ago_s)
     assert bool(complaints(ward, "JobsMove", at_the_end=True)) == complained
+
+
+# -- where the judge was too mild: each of these passed
+
+
+def test_a_job_that_goes_on_after_a_moment_without_its_network_is_hurt_no_more() -> None:
+    ward = unwatched()
+    job = ward.submit("llama", GANG)
+    ward.passes(1200.0)
+    ward.world.network.cut(names(0, 8), "data", 20.0)
+    ward.passes(1200.0)
+    ward.world.gangs.stop(job, "llama#1.3")
+    assert "while it made progress" in complaints(ward, "HealthyJobsRun")[0]
+
+
+@pytest.mark.parametrize("complained", [True, False], ids=["earlier", "still"])
+def test_only_jobs_that_fail_to_begin_at_the_same_time_have_something_in_common(complained: bool) -> None:
+    ward = unwatched(nodes=12)
+    job = ward.submit("llama", GANG)
+    others = [ward.submit(f"other-{i}", names(4 + 2 * i, 2)) for i in range(2)]
+    ward.world.shared.subnet_manager_dies()
+    for other in others:
+        ward.world.gangs.stop(other, "owner")
+        ward.world.gangs.restart(f"{other.id}#2.3", other, 2, 0, other.nodes)
+        ward.judge.look()
+    ward.passes(3 * HOUR)
+    for n in range(2, 45):
+        again(ward, job, n)
+        ward.passes(600.0)
+        for other in others if not complained else ():
+            ward.world.gangs.stop(other, "owner")
+            ward.judge.look()
+            ward.world.gangs.restart(f"{other.id}#{n + 1}.3", other, n + 1, 0, other.nodes)
+    assert any(" in a row" in words for words in complaints(ward, "HealthyJobsRun")) is complained
+
+
+@pytest.mark.parametrize(("sick", "complained"), [(False, True), (True, False)])
+def test_a_treatment_ends_a_job_that_makes_steps_on_a_node_that_does_not_answer(sick: bool, complained: bool) -> None:
+    ward = unwatched()
+    ward.submit("llama", GANG)
+    ward.passes(1200.0)
+    ward.world.network.cut(GANG[:1], "control", HOUR)
+    ward.passes(120.0)
+    if sick:
+        ward.world.strike("row_remap_pending_63", GANG[0], 1)
+    ward.world.treatments.begin(f"{GANG[0]}.1/7", Verb.REBOOT, ward.world.nodes[GANG[0]])
+    said = complaints(ward, "HealthyJobsRun")
+    assert any(f"llama made steps on {GANG[0]}, which had nothing wrong" in words for words in said) is complained
+
+
+def test_a_job_waits_for_ranks_that_are_nowhere() -> None:
+    """What its record says holds it back counts for nothing where the world has no such rank."""
+    ward = unwatched()
+    ward.world.gangs.stop(ward.submit("llama", GANG), "owner", JobPhase.FAILED)
+    why = "ranks of an earlier attempt live on node-0007"
+    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY, refusal=why))
+    assert "llama waits for capacity though" in complaints(ward, "JobsMove", at_the_end=True)[0]

@@ -34,7 +34,8 @@ def treats(ward: Ward, node: str, verb: Verb = Verb.REBOOT, step: int = 7) -> No
 
 
 def keeps(ward: Ward, node: str, when: When) -> Case:
-    found = Diagnosis("x", Place(node), Severity.RESET, when, 0.9, ("why",), 0.0, "xid.63", "agent")
+    fault = {When.NOW: "gpu-lost", When.CHECKPOINT: "sram-threshold", When.IDLE: "row-remap-pending"}[when]
+    found = Diagnosis(fault, Place(node), Severity.RESET, when, 0.9, ("why",), 0.0, "", "agent")
     case = replace(a_case(Phase.CORDONING, node=node, id=f"{node}.1"), diagnoses=(found,))
     ward.run.store.create(case)
     ward.judge.look()
@@ -119,6 +120,68 @@ def test_a_drain_stops_a_job_though_none_may_be_hurt_for_what_could_wait(when: W
     asks(ward, Verb.CORDON, "node-0001")
     asks(ward, Verb.DRAIN, "node-0001")
     assert bool(complaints(ward, "FewJobsHurt")) == complained
+
+
+def gives_back(ward: Ward, node: str) -> None:
+    asks(ward, Verb.CORDON, node)
+    ward.judge.look()
+    ward.world.treatments.begin(f"{node}.1/7", Verb.REPLACE, ward.world.nodes[node])
+    ward.judge.look()
+
+
+def test_a_node_that_is_given_back_for_another_is_out_until_the_other_serves() -> None:
+    ward = unwatched(max_out=Limit(count=1, at_least=0))
+    gives_back(ward, "node-0001")
+    ward.passes(7200.0)
+    assert ward.world.nodes["node-0001"].gate
+    asks(ward, Verb.CORDON, "node-0002")
+    assert "2 nodes of the pool taken out (node-0001, node-0002)" in complaints(ward, "WithinLimits")[0]
+
+
+def test_a_node_that_is_given_back_and_has_no_successor_is_out() -> None:
+    ward = unwatched(max_out=Limit(count=1, at_least=0))
+    ward.world.provider.next = ["never"]
+    gives_back(ward, "node-0001")
+    ward.passes(7200.0)
+    asks(ward, Verb.CORDON, "node-0002")
+    assert "2 nodes of the pool taken out" in complaints(ward, "WithinLimits")[0]
+
+
+@pytest.mark.parametrize("how", ["terminated", "served"])
+def test_whoever_was_taken_away_or_serves_again_fills_no_place(how: str) -> None:
+    ward = unwatched(max_out=Limit(count=1, at_least=0))
+    gives_back(ward, "node-0001")
+    ward.passes(7200.0)
+    if how == "served":
+        asks(ward, Verb.RELEASE, "node-0001")
+    else:
+        ward.world.people.terminate("node-0001")
+    asks(ward, Verb.CORDON, "node-0002")
+    assert complaints(ward, "WithinLimits") == []
+
+
+@pytest.mark.parametrize(("when", "ago_s", "complained"), [
+    (When.IDLE, 1200.0, True), (When.NOW, 1200.0, False), (When.IDLE, 60.0, False),
+])  # fmt: skip
+def test_who_is_out_by_others_doing_fills_a_place_for_what_can_wait(when: When, ago_s: float, complained: bool) -> None:
+    ward = unwatched(max_out=Limit(count=2, at_least=0))
+    ward.world.people.cordon("node-0001")
+    ward.world.strike("host_crash", "node-0002")
+    ward.passes(ago_s)
+    keeps(ward, "node-0003", when)
+    asks(ward, Verb.CORDON, "node-0003")
+    assert bool(complaints(ward, "WithinLimits")) is complained
+
+
+def test_of_two_pools_that_one_pass_takes_nodes_from_one_allows_none() -> None:
+    """Whoever came first: the pool that allows none was not to be touched."""
+    ward = unwatched(max_out_fleet=Limit(count=5))
+    none = a_policy(max_out_fleet=Limit(count=0, at_least=0))
+    ward.run.settings = replace(ward.run.settings, pools={"other": none})
+    ward.world.nodes["node-0002"].pool = "other"
+    asks(ward, Verb.CORDON, "node-0001")
+    asks(ward, Verb.CORDON, "node-0002")
+    assert "2 nodes of the fleet taken out" in complaints(ward, "WithinLimits")[0]
 
 
 # -- what people allow

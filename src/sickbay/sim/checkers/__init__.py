@@ -55,9 +55,9 @@ class Judge:
     def __post_init__(self) -> None:
         self.checkers = [make(self) for make in ALL]
 
-    def look(self) -> None:
-        """Judge everything that happened since the last look, in order."""
-        if not self._facts() and self._is_unchanged():
+    def look(self, *, anyway: bool = False) -> None:
+        """Judge everything that happened since the last look, in order. `anyway`: also if no case has moved."""
+        if not self._facts() and self._is_unchanged() and not anyway:
             return
         self.open = tuple(c.value for c in self.run.store.list(Case))
         self.ended = tuple(self.run.store.history(Case, limit=12))
@@ -85,7 +85,7 @@ class Judge:
         return len(now) == len(self.open) and all(a.value is b for a, b in zip(now, self.open, strict=True))
 
     def conclude(self) -> None:
-        self.look()
+        self.look(anyway=True)  # a job may have been given up since, or a pass have raised
         for checker in self.checkers:
             checker.end()
 

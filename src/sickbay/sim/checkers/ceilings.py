@@ -12,8 +12,6 @@ from sickbay.model import Case, Diagnosis, Verb, When
 from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.world import Fact
 
-STRONG = frozenset({"agent", "monitor", "operator"})  # who may cause anything
-
 
 class WithinCeilings(Checker):
     """A treatment is on the ladder of a fault that a source told which may cause it; a drain stops work that makes
@@ -26,7 +24,7 @@ class WithinCeilings(Checker):
         if fact.kind != "treat-start" and not stops:
             return
         case = self.judge.as_it_is(case_of(fact))
-        if case is None or all(d.source in STRONG for d in case.diagnoses):
+        if case is None:
             return
         verb = Verb.DRAIN if stops else Verb(str(fact.detail["verb"]))
         told = [d for d in case.diagnoses if self._may(d, verb)]
@@ -39,7 +37,8 @@ class WithinCeilings(Checker):
         fault, code = load().faults[d.fault], load().code(d.code)
         if verb is Verb.DRAIN:
             when = code.when if code is not None and code.when is not None else fault.when
-            return when is not When.IDLE
+            raised = d.severity > (fault.severity if code is None or code.severity is None else code.severity)
+            return (d.when if raised else when) is not When.IDLE  # the driver itself may ask for more
         return any(rung.verb is verb for rung in load().ladders.get(fault.ladder, ()))
 
     def _sources(self, case: Case) -> str:

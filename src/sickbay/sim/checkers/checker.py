@@ -7,12 +7,13 @@ never ask the brain what is right, so nothing here may import core or the contro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from sickbay.model import Notice, When
+from sickbay.model import Case, Notice, When
 from sickbay.ports import Clock, Store
 from sickbay.settings import Policy, Settings
+from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import Fact, World
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class Checker:
 
     def policy_of(self, node: str) -> Policy:
         return self.run.settings.policy_for(self.world.nodes[node].pool)
+
+
+def is_shared(fault: str, node: SimNode, cases: Iterable[Case]) -> bool:
+    """Is there a case about something that this node has (a driver, an image, a rack) and that makes this fault?"""
+    found = [c.factor.partition("=") for c in cases if c.factor and fault in {d.fault for d in c.diagnoses}]
+    return any(getattr(node, name, "") == value for name, _, value in found)
 
 
 URGENCY = (When.NOW, When.CHECKPOINT, When.IDLE)

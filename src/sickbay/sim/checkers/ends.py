@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase, Status
 from sickbay.settings import LEVELS
-from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.checker import Checker, is_shared
 from sickbay.sim.checkers.given_up import could_begin
 from sickbay.sim.checkers.people import DEADLINES
 from sickbay.sim.hardware import SimNode
@@ -58,12 +58,11 @@ class EndsOrRests(Checker):
             if not known and node.present and node.serving() and not node.opted_out:
                 self._is_forgotten(name)
 
-    def _is_explained(self, node: SimNode, cases: Iterable[Case]) -> bool:
+    def _is_explained(self, node: SimNode, cases: Collection[Case]) -> bool:
         """A case about a value that it has (a driver, an image, a rack) names a fault which is on its record."""
         stored = self.run.store.get(NodeRecord, node.name)
-        faults = {latch.fault for latch in stored.value.latched} if stored else set()
-        found = [c.factor.partition("=") for c in cases if c.factor and faults & {d.fault for d in c.diagnoses}]
-        return any(getattr(node, name, "") == value for name, _, value in found)
+        latched = stored.value.latched if stored else ()
+        return any(is_shared(latch.fault, node, cases) for latch in latched)
 
     def _stands_still(self, case: Case, node: SimNode) -> bool:
         """While a case about what it shares with others rests with a person, its own does nothing and says so."""
@@ -71,9 +70,8 @@ class EndsOrRests(Checker):
             return True
         latched = case.record.latched if case.record is not None else ()
         faults = {*(d.fault for d in case.diagnoses), *(latch.fault for latch in latched)}
-        shared = [c.value for c in self.run.store.list(Case) if c.value.factor]
-        found = [c.factor.partition("=") for c in shared if faults & {d.fault for d in c.diagnoses}]
-        return any(getattr(node, name, "") == value for name, _, value in found)
+        cases = [stored.value for stored in self.run.store.list(Case)]
+        return any(is_shared(fault, node, cases) for fault in faults)
 
     def _is_away_with_others(self, node: SimNode) -> bool:
         """A case about nodes that are away is open, and this one is not the only one: by the world's own looking."""
@@ -167,7 +165,7 @@ class JobsMove(Checker):
             and self.world.gangs.has_room(self.world.jobs[job], n)
             and self._has_no_verdict(n.name)
         ]  # fmt: skip
-        stuck = "ranks of an earlier attempt" in recovery.refusal  # on a node that the limits keep us from taking
+        stuck = any(job in n.stuck and not n.mark for n in self.world.nodes.values())  # where the limits keep us out
         waits = stuck or (self._hides_ranks(job) and self._can_be_ended(job)) or self._is_tried_in_vain(job)
         if len(free) >= len(self.world.jobs[job].spec.nodes) and not waits:
             self.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, Ledger, NodeRecord, Pause, Phase, Recovery, RecoveryPhase
-from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.checker import Checker, is_shared
+from sickbay.sim.checkers.outages import ABSENT
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 SLACK_S = 1800.0
 DAY_S = 86_400.0
 FREE, EACH = 6, 5  # treatments of one place in any case, and for each true fault of it: a ladder has four rungs
+TOUCHES = frozenset((
+    "fault", "relapse", "boot-hung", "came-back", "joined", "outsider", "rolled-out", "person", "order", "forgot",
+    "mark-put-back",
+))  # fmt: skip
+WORDS = frozenset(("approve", "silence-agent"))  # what people only say
 KILLS = 3  # jobs that one part may end before a person decides
 
 
@@ -29,6 +35,8 @@ class EveryStateHasAnExit(Checker):
         super().__init__(judge)
         self._left_at = float("-inf")  # people closed a case about many that are away
         self._closed: set[str] = set()
+        self._rests: dict[str, int] = {}  # case that rests with a person -> notices before it did
+        self._told = 0  # notices, as of the last look
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "person" and str(fact.detail.get("case", "")).startswith("absence."):
@@ -39,13 +47,17 @@ class EveryStateHasAnExit(Checker):
             if case.absence is not None and case.phase is Phase.DISMISSED and case.id not in self._closed:
                 self._closed.add(case.id)
                 self._left_at = self.world.now
+        resting = {case.id for case in self.judge.open if case.phase is Phase.ESCALATED}
+        self._rests = {case: self._rests.get(case, self._told) for case in resting}
+        self._told = len(self.run.mailbox.notices)
 
     def end(self) -> None:
-        told = {notice.case for notice in self.run.mailbox.notices}
-        words = " ".join(f"{n.title} {n.body}" for n in self.run.mailbox.notices)
+        notices = self.run.mailbox.notices
+        words = " ".join(f"{n.title} {n.body}" for n in notices if n.level != "info")
         cases = {c.value.id: c.value for c in self.run.store.list(Case)}
         for case in cases.values():
             if case.phase is Phase.ESCALATED:
+                told = {notice.case for notice in notices[0 if case.absence else self._rests.get(case.id, 0) :]}
                 known = case.id in told or (case.absence is not None and self._goes_on())
                 self.expect(known, None, f"{case.id} rests with a person, and no notice says so")
         marks = {mark for case in cases.values() for mark in (case.id, case.adopts)}
@@ -67,16 +79,17 @@ class EveryStateHasAnExit(Checker):
 
     def _verdicts_end(self, cases: Mapping[str, Case]) -> None:
         """What is held against a node that has no case. One that is shared rests with the case about that."""
-        watched = {case.node for case in cases.values()} | self._away_with_many(cases)
-        shared = {d.fault for case in cases.values() if case.factor for d in case.diagnoses}
+        watched, away = {case.node for case in cases.values()}, self._away_with_many(cases)
         now = max((stored.value.watch_time for stored in self.run.store.list(Ledger)), default=0.0)
         for record in (stored.value for stored in self.run.store.list(NodeRecord)):
             node = self.world.nodes.get(record.node)
             if node is None or not node.present or node.opted_out or record.node in watched:
                 continue
-            for latch in (la for la in record.latched if la.fault not in shared):
+            for latch in record.latched:
+                if is_shared(latch.fault, node, cases.values()) or (latch.fault == ABSENT and node.name in away):
+                    continue
                 ends = any(until > now and key.startswith(latch.fault) for key, until in record.quiet.items())
-                told = self._was_told(record.node, latch.fault, "sickbay ")
+                told = self._was_told(record.node, latch.fault, f"sickbay case reopen {record.node}")
                 words = f"{latch.fault} is held against {record.node} without a case, a quiet time or a word to anybody"
                 self.expect(ends or told, None, words)
 
@@ -134,10 +147,21 @@ class DisruptionsBounded(Checker):
         super().__init__(judge)
         self._faults: dict[str, int] = defaultdict(int)
         self._treated: dict[str, int] = defaultdict(int)
+        self._touched: set[str] = set()  # something has befallen them, or was said of them
+
+    def _is_order(self, fact: Fact) -> bool:
+        return fact.kind == "order" and fact.detail["act"] in ("retry", "examine")
 
     def fact(self, fact: Fact) -> None:
-        self._faults[fact.node] += fact.kind in ("fault", "boot-hung", "person")
+        if fact.kind == "cut":
+            self._touched.update(str(fact.detail["nodes"]).split(","))
+        if fact.kind in TOUCHES and not (fact.kind == "person" and fact.detail["act"] in WORDS):
+            self._touched.add(fact.node)
+        by_person = fact.kind == "person" and fact.detail["act"] not in WORDS
+        self._faults[fact.node] += by_person or fact.kind in ("fault", "boot-hung") or self._is_order(fact)
         if fact.kind == "treat-start":
+            untouched = f"{fact.node} was treated though nothing had ever happened to it"
+            self.expect(fact.node in self._touched, fact, untouched)
             self._treated[fact.node] += 1
             most = FREE + EACH * self._faults[fact.node]
             words = f"{fact.node} was treated {self._treated[fact.node]} times for {self._faults[fact.node]} faults"
@@ -165,8 +189,7 @@ class LemonsKillFewJobs(Checker):
                 self._killed.pop(gpu.serial, None)
         if fact.kind == "ranks-dead":
             job = self.world.jobs[str(d["job"])]
-            if (job.id, job.attempt) in self._ours:
-                self._blame(fact, job.id, job.attempt)
+            self._blame(fact, job.id, job.attempt)
 
     def _decided(self, name: str) -> None:
         """Whoever wants it tried again knows that it rests with them, and why: by the case as it stood at that time."""
@@ -187,7 +210,8 @@ class LemonsKillFewJobs(Checker):
         for part in own if set(own) & set(sick) else sick:
             self._killed[part].add((job, attempt))
             count = len(self._killed[part])
-            self.expect(count <= KILLS, fact, f"part {part} of {where[rank]} has killed {count} jobs")
+            if (job, attempt) in self._ours:  # those that others placed there are known of too
+                self.expect(count <= KILLS, fact, f"part {part} of {where[rank]} has killed {count} jobs")
 
 
 class NoException(Checker):
@@ -197,13 +221,14 @@ class NoException(Checker):
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._seen: dict[int, int] = {}
+        self._seen: dict[int, tuple[object, int]] = {}  # brain -> its controller, and how much of it was read
 
     def moment(self) -> None:
         self.exercised += 1
         for brain in self.run.brains:
             controller = getattr(brain, "controller", None)
             contained = list(getattr(controller, "contained", ()))
-            for line in contained[self._seen.get(id(controller), 0) :]:
+            known, read = self._seen.get(id(brain), (None, 0))
+            for line in contained[read if known is controller else 0 :]:
                 self.complain(None, f"raised in a pass and contained: {line}")
-            self._seen[id(controller)] = len(contained)
+            self._seen[id(brain)] = controller, len(contained)

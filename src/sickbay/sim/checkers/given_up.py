@@ -88,12 +88,14 @@ class NoJobGivenUp(Checker):
         self._open: set[str] = set()
         self._victims = Victims()
         self._since: dict[str, float] = {}  # job -> when its first attempt in a row was stopped so
+        self._spent: dict[str, int] = {}  # job -> attempts in a row that saved nothing, by nothing shared
 
     def fact(self, fact: Fact) -> None:
         self._victims.fact(fact)
         job = str(fact.detail.get("job", ""))
         if fact.kind == "job-end":
             what = self._victims.of(job, fact.t)
+            self._note_spent(fact, job, what)
             evicted = str(fact.detail["why"]).startswith("evicted")
             by_itself = fact.detail["phase"] == "FAILED" and not evicted and what != "power"
             if by_itself or not what:  # what died while it waited died of something else
@@ -101,6 +103,11 @@ class NoJobGivenUp(Checker):
             elif self.world.jobs[job].spec.managed:
                 self.exercised += 1
                 self._since.setdefault(job, fact.t)
+
+    def _note_spent(self, fact: Fact, job: str, what: str) -> None:
+        n = fact.detail["attempt"]
+        saved = any(c.attempt == n for c in self.world.jobs[job].checkpoints)
+        self._spent[job] = int(not what) + (0 if saved else self._spent.get(job, 0))
 
     def moment(self) -> None:
         now = {r.value.job for r in self.run.store.list(Recovery)}
@@ -110,9 +117,16 @@ class NoJobGivenUp(Checker):
 
     def _judge(self, job: str) -> None:
         ended = next((r for r in self.run.store.history(Recovery, limit=50) if r.job == job), None)
-        if ended is None or ended.phase is not RecoveryPhase.FAILED or job not in self._since:
+        if ended is None or ended.phase is not RecoveryPhase.FAILED:
             return
         if not could_begin(self.world.jobs[job].spec, self.run.settings.jobs):
+            return
+        last = self.world.jobs[job].attempts[-1]
+        if job not in self._since:
+            least = min(2, self.run.settings.jobs.barren_limit)
+            enough = last.user_code or self._spent.get(job, 0) >= least
+            words = f"{job} was given up after {self._spent.get(job, 0)} attempts of its own: {last.end}"
+            self.expect(enough, None, f"{words}; {'; '.join(ended.because[:1])}")
             return
         if self.world.now - self._since[job] < LONG_S:
             what = self._victims.of(job, self._since[job]) or "something shared"

@@ -67,7 +67,7 @@ class PlacedSafely(Checker):
 
 TOLD_S = 180.0  # how late its steps are told: every 90 s, twice as late after a change of lead
 HOURLY, IN_A_ROW = 8, 40  # restarts of a job that does not begin
-SEVERAL = 3  # jobs that fail alike
+SEVERAL, LATELY_S = 3, 7200.0  # jobs that do not begin at the same time: what they share may last for days
 
 
 class HealthyJobsRun(Checker):
@@ -84,6 +84,7 @@ class HealthyJobsRun(Checker):
         self._victims = Victims()
         self._excused: set[str] = set()  # jobs whose last attempt is not counted
         self._tries: dict[str, list[float]] = defaultdict(list)
+        self._treated = ("", 0.0)  # the node that was treated last, and when
 
     def fact(self, fact: Fact) -> None:
         d = fact.detail
@@ -91,6 +92,10 @@ class HealthyJobsRun(Checker):
         self._victims.fact(fact)
         if fact.kind in ("ranks-dead", "ranks-hung", "watchdog"):
             self._hurt.add(job)
+        if fact.kind == "goes-on":
+            self._hurt.discard(job)
+        if fact.kind == "treat-start":
+            self._treated = fact.node, fact.t
         if fact.kind == "ranks-dead" and (sick := self._sick_nodes(job)):
             self._died[job] = sick
         if fact.kind == "job-end":
@@ -107,6 +112,10 @@ class HealthyJobsRun(Checker):
         by_drain = why.startswith("stopped by drain:")  # which may end it before anybody was told of its first steps
         began = steps > 0 and not (by_drain and steps * self.world.jobs[job].spec.step_s < TOLD_S)
         (self._excused.add if shared or not began else self._excused.discard)(job)
+        if why == f"{self._treated[0]} went down" and fact.t == self._treated[1]:
+            ill = self.world.ailing(self._treated[0])
+            words = f"{job} made steps on {self._treated[0]}, which had nothing wrong and was treated"
+            self.expect(job in self._hurt or shared or bool(ill), fact, words)
         if why.startswith(f"stopped by {job}#"):
             words = f"{job} was stopped by us at step {fact.detail['step']} while it made progress"
             stood = job in self._hurt or shared or self._never_began(fact, job) or self._is_stall(fact)
@@ -151,7 +160,7 @@ class HealthyJobsRun(Checker):
         tries.append(fact.t)
         lately = sum(1 for t in tries if fact.t - t <= 3600.0)
         words = f"{job}, which does not begin, was restarted {lately} times within an hour, {len(tries)} in a row"
-        several = sum(1 for each in self._tries.values() if each) >= SEVERAL  # what they share may last for days
+        several = sum(1 for each in self._tries.values() if each and fact.t - each[-1] <= LATELY_S) >= SEVERAL
         self.expect(lately <= HOURLY and (several or len(tries) <= IN_A_ROW), fact, words)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LOST_S = 1800.0  # a REPLACE may take so long, by the shortest profile (catalog/profiles.toml)
 PASS_S = 1.0  # what one pass does happens within this
+SEEN_S = 720.0  # a view of the fleet may be ten minutes old, and what changed since two minutes late
 DATED_S = 120.0  # how far the judge's date of a decision may be off: two turns
 
 
@@ -41,29 +42,61 @@ class WithinLimits(Checker):
         super().__init__(judge)
         self._taken: dict[str, str] = {}
         self._at: dict[str, float] = {}
+        self._down: dict[str, float] = {}  # out by others' doing -> since when
+        self._exchanged: set[str] = set()  # machines that we gave back: whoever comes in their place is out too
 
     def fact(self, fact: Fact) -> None:
-        if fact.kind != "cordon":
-            return
+        self._note_others(fact)
+        if fact.kind == "treat-start" and fact.detail["verb"] == "REPLACE" and fact.node in self._taken:
+            self._exchanged.add(fact.node)
+        if fact.kind == "person" and fact.detail["act"] == "terminate":
+            self._taken.pop(fact.node, None)
+        if fact.kind == "release":
+            self._exchanged.discard(fact.node)
+        if fact.kind == "cordon":
+            self._judge(fact)
+
+    def _judge(self, fact: Fact) -> None:
         node = self.world.nodes[fact.node]
         nodes = self.world.nodes
         if was := fact.detail.get("was"):  # a mark without a record is adopted: the node was closed before
             if self._taken.get(fact.node) == was:
                 self._taken[fact.node] = str(fact.detail["case"])
             return
-        self._taken = {n: c for n, c in self._taken.items() if nodes[n].mark == c and self._is_out(nodes[n])}
+        self._taken = {n: c for n, c in self._taken.items() if self._is_out(nodes[n], c)}
         up = node.ready and not node.others and not node.gate
         if up and self._taken.get(fact.node) != fact.detail["case"]:
             self._taken[fact.node], self._at[fact.node] = str(fact.detail["case"]), fact.t
             self._count(fact, node)
 
-    def _is_out(self, node: SimNode) -> bool:
+    def _note_others(self, fact: Fact) -> None:
+        """Who is out by nobody's doing of ours: does not answer, or is held by somebody."""
+        if fact.kind == "not-ready" or (fact.kind == "person" and fact.detail["act"] == "cordon"):
+            self._down.setdefault(fact.node, fact.t)
+        if fact.kind in ("ready", "boot", "joined") or (fact.kind == "person" and fact.detail["act"] == "uncordon"):
+            self._down.pop(fact.node, None)
+
+    def _is_out(self, node: SimNode, case: str) -> bool:
         """By our doing: not where its provider took the machine away or a person has opened it again."""
-        return node.present and node.closed
+        if node.name in self._exchanged and (node.gone or node.gate):
+            return True
+        return node.mark == case and node.present and node.closed
+
+    def _others(self, fact: Fact) -> set[str]:
+        """Out by others' doing, for so long that it was known when this node was taken. What cannot wait has places of
+        its own, which those do not fill."""
+        case = self.judge.as_it_is(case_of(fact))
+        if case is None or soonest(case) is When.NOW:
+            return set()
+        known = self.judge.diary.granted(case.id, "", Seen(fact.t, 0.0, When.IDLE)).at - SEEN_S
+        nodes = self.world.nodes
+        down = {name for name, since in self._down.items() if since <= known}
+        return {name for name in down if nodes[name].present and (not nodes[name].ready or nodes[name].others)}
 
     def _count(self, fact: Fact, node: SimNode) -> None:
-        """Of several that one pass took out, the judge does not know who came first: the widest of their pools' limits
-        may have been the last one's."""
+        """Of several that one pass took out, the judge does not know who came first: there must be one order in which
+        each of them fitted."""
+        others = self._others(fact)
         scopes: list[tuple[str, str, Callable[[SimNode], bool]]] = [
             ("fleet", "max_out_fleet", lambda n: True),
             ("pool", "max_out", lambda n: n.pool == node.pool),
@@ -74,11 +107,15 @@ class WithinLimits(Checker):
         for scope, setting, belongs in scopes:
             members = [n for n in self.world.nodes.values() if belongs(n)]
             taken = [n.name for n in members if n.name in self._taken]
-            limits: list[Limit] = [
-                getattr(self.policy_of(name), setting) for name in taken if fact.t - self._at[name] <= PASS_S
-            ]
-            fits = len(taken) <= max(most_of(limit, len(members)) for limit in limits)
+            now = [name for name in taken if fact.t - self._at[name] <= PASS_S]
+            most = sorted(most_of(getattr(self.policy_of(name), setting), len(members)) for name in now)
+            before = len(taken) - len(now)
+            fits = all(before + i <= limit for i, limit in enumerate(most, 1))
             self.expect(fits, fact, f"{len(taken)} nodes of the {scope} taken out ({', '.join(taken)}), too many")
+            out = sorted({n.name for n in members} & others - set(taken))
+            limit = most_of(getattr(self.policy_of(node.name), setting), len(members))
+            words = f"{node.name} taken out of the {scope} beside {', '.join([*taken, *out])}, at most {limit}"
+            self.expect(not out or len(taken) + len(out) <= limit, fact, words)
 
 
 class TreatedFewAtOnce(Checker):

@@ -130,18 +130,29 @@ class Climbs(Checker):
 
 
 class EvidenceFirst(Checker):
-    """Nothing is treated before its evidence was collected, or the try was given up."""
+    """Nothing is treated before its evidence was truly collected, or its time for that was over."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._visited: set[str] = set()
+        self._collected: set[str] = set()
+        self._began: dict[str, float] = {}  # case -> when it began to collect, by the world's clock
 
     def moment(self) -> None:
-        for stored in self.run.store.list(Case):
-            if any(phase == Phase.COLLECTING.value for phase, _ in stored.value.timeline):
-                self._visited.add(stored.value.id)
+        for case in self.judge.open:
+            if case.phase is Phase.COLLECTING:
+                self._began.setdefault(case.id, self.world.now)
 
     def fact(self, fact: Fact) -> None:
+        if fact.kind == "collect":
+            self._collected.add(case_of(fact))
         if fact.kind == "treat-start":
             words = f"{fact.detail['key']} treated {fact.node} before its evidence was collected"
-            self.expect(case_of(fact) in self._visited, fact, words)
+            case = case_of(fact)
+            self.expect(case in self._collected or self._is_late(fact, case), fact, words)
+
+    def _is_late(self, fact: Fact, case: str) -> bool:
+        began = self._began.get(case)
+        if began is None:
+            return False
+        lasted = fact.t - began + self.judge.leapt_s(began)
+        return lasted >= 0.9 * self.policy_of(fact.node).collect_s - 30.0

@@ -6,7 +6,7 @@ Judged by the world's cuts: who was cut off, for how long, and whether anything 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.sim.checkers.checker import Checker, case_of
@@ -21,6 +21,8 @@ KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
 ABSENT = "node-not-ready"  # the fault that a case about a node's absence names
 BY_OTHERS = ("owner", "scheduler")
+FACTORS = ("pool", "rack", "domain", "switch", "zone")  # what nodes that are away may share
+SMALL_POOLS = (2, 3)  # all of such a pool are many
 
 
 class _Absent(Checker):
@@ -34,6 +36,7 @@ class _Absent(Checker):
         self._earlier: set[str] = set()  # away alone before the others: a case of their own may go on
         self._silent: set[str] = set()
         self._down_before: set[str] = set()  # cut off when they did not answer anyway, for something of their own
+        self._let_until: dict[str, float] = {}  # away with many, which people have closed: theirs for a while
 
     def fact(self, fact: Fact) -> None:
         names = [n for n in str(fact.detail.get("nodes", "")).split(",") if n]
@@ -61,9 +64,10 @@ class _Absent(Checker):
             self.cut_now[name] += 1
             if self.away.get(name) != float("inf"):
                 self.away.pop(name, None)  # whatever it was away for before: this is another absence
-        for name in self.cut_now if self._are_many(self.cut_now) else ():
+        for name in self.members():
             if self.away.get(name) != float("inf"):
                 self.away[name], self.many_since[name] = float("inf"), t
+                self._let_until.pop(name, None)
                 (self._earlier.discard if name in names else self._earlier.add)(name)
 
     def _come_back(self, names: Iterable[str], t: float) -> None:
@@ -73,31 +77,46 @@ class _Absent(Checker):
                 del self.cut_now[name]
         back = [name for name in names if name not in self.cut_now and name in self.away]
         self.away.update(dict.fromkeys(back, t + AFTER_S))
-        if not self._are_many(self.cut_now):  # who is left is soon an ordinary patient
-            left = [name for name in self.cut_now if self.away.get(name) == float("inf")]
-            self.away.update({name: t + (ENDS_S if name in self._earlier else STRAGGLES_S) for name in left})
+        members = self.members()  # who is left of the others is soon an ordinary patient
+        for name in [n for n in self.cut_now if self.away.get(n) == float("inf") and n not in members]:
+            later = t + (ENDS_S if name in self._earlier else STRAGGLES_S)
+            until = self._let_until.get(name, -1.0)
+            self.away[name] = until if until >= t else later
 
     def _let_go(self, act: str, t: float) -> None:
-        """A person who closes the case about many has them for a while; who is away alone after that is a patient. One
-        who splits it has them treated."""
-        quiet_s = self.run.settings.policy.quiet_s
-        until = {"abort": quiet_s, "delete-record": quiet_s, "split": 0.0}
-        if act in until:
-            self.away.update({n: t + until[act] for n, end in self.away.items() if end == float("inf")})
+        """A person who closes the case about many has them for a while; who is away alone after that is a patient, and
+        those who are many still are many again. One who splits it has them treated."""
+        missing = [name for name, end in self.away.items() if end == float("inf")]
+        if act == "split":
+            self.away.update(dict.fromkeys(missing, t))
+        if act in ("abort", "delete-record"):
+            self._let_until.update(dict.fromkeys(missing, t + self.run.settings.policy.quiet_s))
 
     def _forget_moment(self, t: float) -> None:
         """They were many for a moment that nobody could notice."""
-        if self._are_many(self.cut_now):
-            return
-        for name in [n for n, since in self.many_since.items() if t - since < KNOWN_S]:
+        members = self.members()
+        for name in [n for n, since in self.many_since.items() if t - since < KNOWN_S and n not in members]:
             self.away.pop(name, None)
 
-    def _are_many(self, cut: Collection[str]) -> bool:
-        """By the settings in force: whoever says that a million nodes are many wants each node treated alone. Not away
-        with the others is a machine that its provider took away, one that somebody else holds, one that was down."""
-        known = [self.world.nodes[name] for name in cut if name not in self._down_before]
-        limits, names = self.run.settings.controller, [n.name for n in known if not n.gone and not n.others]
-        return len(names) >= limits.absent_nodes and len(names) >= limits.absent_share * len(self.world.nodes)
+    def members(self) -> set[str]:
+        """Who is one of many now, by the settings in force: whoever says that a million nodes are many wants each node
+        treated alone. Not away with the others is a machine that its provider took away, one that somebody else holds,
+        one that was down. Many of the fleet, of what some of it share, or all of a pool of two or three."""
+        nodes, limits = self.world.nodes, self.run.settings.controller
+        known = [nodes[name] for name in self.cut_now if name not in self._down_before]
+        counted = [n for n in known if not n.gone and not n.others]
+        if len(counted) >= max(limits.absent_nodes, limits.absent_share * len(nodes)):
+            return set(self.cut_now)
+        found = set[str]()
+        for factor in FACTORS:
+            for value in {getattr(node, factor) for node in counted} - {""}:
+                all_of_it = [n for n in nodes.values() if getattr(n, factor) == value]
+                away = [n for n in counted if getattr(n, factor) == value]
+                share = limits.absent_factor_share * len(all_of_it)
+                whole = factor == "pool" and len(away) == len(all_of_it) in SMALL_POOLS
+                if whole or len(away) >= max(limits.absent_nodes, share):
+                    found |= {n.name for n in all_of_it if n.name in self.cut_now}
+        return found
 
 
 class HealthyLeftAlone(_Absent):
@@ -108,8 +127,9 @@ class HealthyLeftAlone(_Absent):
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._approved: set[str] = set()
+        self._approved: set[tuple[str, str]] = set()  # case, verb
         self._own: set[str] = set()  # cut off, with something of their own
+        self._accused: set[str] = set()  # something was said of them, or went wrong, besides their absence
 
     def fact(self, fact: Fact) -> None:
         before = self._missing()
@@ -119,13 +139,34 @@ class HealthyLeftAlone(_Absent):
             self.exercised += 1
             if name in self._own or self.world.ailing(name):  # though the cut itself may cure it: a boot does
                 self._spare(name)
-        if fact.kind in ("fault", "relapse", "boot-hung", "came-back", "joined"):
-            self._spare(fact.node)  # it has something of its own now, or is another machine
+        if self._is_its_own(fact):
+            self._spare(fact.node)
+        if fact.kind in ("fault", "outsider") or fact.detail.get("bad"):
+            self._accused.add(fact.node)
         if fact.kind == "person" and fact.detail.get("act") == "approve":
-            self._approved.add(str(fact.detail["case"]))
-        if fact.kind == "treat-start" and self._is_explained(fact) and not self._is_ill(fact):
-            words = f"{fact.detail['verb']} of {fact.node}, which had nothing wrong: it was away with many others"
-            self.expect(case_of(fact) in self._approved, fact, words)
+            self._approved.add((str(fact.detail["case"]), str(fact.detail["verb"])))
+        if fact.kind == "treat-start" and not self.world.ailing(fact.node):
+            self._judge(fact, str(fact.detail["verb"]))
+        if self._closes_member(fact) and not self.world.ailing(fact.node):
+            self._judge(fact, "CORDON")
+
+    def _closes_member(self, fact: Fact) -> bool:
+        """In our name for the first time, and not a newcomer, which is examined whatever happens."""
+        first = fact.kind == "cordon" and "was" not in fact.detail and not fact.detail["gate"]
+        return bool(first) and fact.node in self._missing()
+
+    def _is_its_own(self, fact: Fact) -> bool:
+        """It has something of its own now, or is another machine, which the cut has not reached."""
+        if fact.kind == "fault":  # a program's error leaves nothing on its node
+            return str(fact.detail["cure"]) != "none"
+        if fact.kind == "joined":
+            return fact.node not in self.cut_now
+        return fact.kind in ("relapse", "boot-hung", "came-back")
+
+    def _judge(self, fact: Fact, verb: str) -> None:
+        if self._is_explained(fact):
+            words = f"{verb} of {fact.node}, which had nothing wrong: it was away with many others"
+            self.expect((case_of(fact), verb) in self._approved, fact, words)
 
     def _missing(self) -> set[str]:
         return {name for name, until in self.away.items() if until == float("inf")}
@@ -139,11 +180,9 @@ class HealthyLeftAlone(_Absent):
         case is not about, a row that was too hot for one, is not done to it for its absence."""
         known = fact.t >= self.many_since.get(fact.node, 0.0) + KNOWN_S
         case = self.judge.as_it_is(case_of(fact))
-        for_that = case is None or any(d.fault == ABSENT for d in case.diagnoses)
-        return known and for_that and fact.t <= self.away.get(fact.node, -1.0)
-
-    def _is_ill(self, fact: Fact) -> bool:
-        return bool(self.world.ailing(fact.node))
+        for_that = case is None or any(d.fault == ABSENT for d in case.diagnoses) or fact.node not in self._accused
+        theirs = fact.t > self._let_until.get(fact.node, float("inf")) and fact.node not in self.members()
+        return known and for_that and not theirs and fact.t <= self.away.get(fact.node, -1.0)
 
 
 class OneAttemptWrites(Checker):
@@ -152,7 +191,7 @@ class OneAttemptWrites(Checker):
     floor: ClassVar[float] = 1.0
 
     def fact(self, fact: Fact) -> None:
-        if fact.kind == "evict":
+        if fact.kind == "orphans" and fact.detail["writes"]:
             self.exercised += 1
         if fact.kind == "two-attempts" and fact.detail["by"] not in BY_OTHERS:
             d = fact.detail

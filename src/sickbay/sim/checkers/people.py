@@ -20,14 +20,19 @@ DEADLINES = {
 }  # fmt: skip
 
 
+HEARD_S = 1800.0  # what people say is heard by then: whoever acts can read it too
+
+
 class PersonObeyed(Checker):
     """A node that a person uncordoned is not taken again, nor treated, by the same case."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._freed: dict[str, str] = {}
+        self._let_go: dict[str, float] = {}  # case -> when a person said abort
 
     def fact(self, fact: Fact) -> None:
+        self._judge_orders(fact)
         if fact.kind == "person" and fact.detail.get("act") == "uncordon":
             mark = self._case_held(fact.node)
             self.exercised += bool(mark)
@@ -37,6 +42,19 @@ class PersonObeyed(Checker):
             self.complain(fact, f"{fact.detail['case']} took {fact.node} again after a person uncordoned it")
         if fact.kind == "treat-start" and self._freed.get(fact.node) == case_of(fact):
             self.complain(fact, f"{fact.detail['key']} treated {fact.node} after a person uncordoned it")
+
+    def _judge_orders(self, fact: Fact) -> None:
+        """A cancel withdraws what has not started."""
+        if fact.kind == "order":
+            case, act = str(fact.detail["case"]), fact.detail["act"]
+            self._let_go[case] = fact.t
+            if act != "abort":
+                del self._let_go[case]
+        if fact.kind == "etcd-restored":
+            self._let_go.clear()
+        if fact.kind in ("treat-start", "drain") and case_of(fact) in self._let_go:
+            heard = fact.t - self._let_go[case_of(fact)] <= HEARD_S
+            self.expect(heard, fact, f"{fact.kind} of {fact.node} by {case_of(fact)}, which a person has cancelled")
 
     def _case_held(self, node: str) -> str:
         """The case that had been told its cordon was done: before that, the uncordon may have come first."""
@@ -52,11 +70,20 @@ class HoldObeyed(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._held: set[str] = set()
+        self._asked: dict[str, float] = {}  # case -> when a person said hold, and nothing else since
         self._did: list[tuple[Fact, str]] = []
 
     def fact(self, fact: Fact) -> None:
+        if fact.kind == "order":
+            self._asked[str(fact.detail["case"])] = fact.t
+            if fact.detail["act"] != "hold":
+                del self._asked[str(fact.detail["case"])]
+        if fact.kind == "etcd-restored":
+            self._asked.clear()
         if fact.kind in ("treat-start", "cordon", "drain"):
             self._did.append((fact, case_of(fact)))
+            heard = fact.t - self._asked.get(case_of(fact), fact.t) <= HEARD_S
+            self.expect(heard, fact, f"{fact.kind} of {fact.node} although a person had {case_of(fact)} held")
 
     def moment(self) -> None:
         """Held before this turn and still held after it: nothing may have been done in between."""

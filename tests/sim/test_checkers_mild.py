@@ -1,0 +1,197 @@
+"""Harms that the judge once let pass: exemptions wider than their reason, or decided by what the brain had written.
+
+Each test fails with the judge as it was. The world is driven by hand; no brain runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from sickbay.model import Action, Notice, Phase, Place, RecoveryPhase, Verb
+from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
+from tests.sim.test_checkers_outages import NODE, complaints, treats, unwatched
+from tests.sim.ward import Ward, a_policy, names
+
+
+def is_approved(ward: Ward, verb: str) -> None:
+    ward.world.note("person", NODE, act="approve", by="alice", case=f"{NODE}.1", verb=verb)
+
+
+def test_a_member_of_many_is_closed_though_nothing_is_wrong_with_it() -> None:
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 7200.0)
+    ward.passes(600.0)
+    ward.run.platform.perform(Action(f"{NODE}.1/2", Verb.CORDON, Place(NODE)))
+    assert f"CORDON of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[0]
+
+
+def test_a_sick_member_of_many_may_be_closed() -> None:
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 7200.0)
+    ward.world.strike("gpu_lost_79", NODE, 1)
+    ward.passes(600.0)
+    ward.run.platform.perform(Action(f"{NODE}.1/2", Verb.CORDON, Place(NODE)))
+    assert complaints(ward, "HealthyLeftAlone") == []
+
+
+def test_a_person_who_approves_one_verb_has_not_approved_another() -> None:
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "power", 7200.0)
+    is_approved(ward, "REBOOT")
+    ward.passes(1200.0)
+    ward.world.treatments.begin(f"{NODE}.1/7", Verb.REPLACE, ward.world.nodes[NODE])
+    assert f"REPLACE of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[0]
+
+
+def test_all_of_a_pool_of_two_is_many() -> None:
+    ward = Ward(12, brains=0, policy=a_policy(), pools={"default": 10, "pair": 2})
+    ward.judge.silent = frozenset()
+    ward.world.network.cut(names(10, 2), "control", 7200.0)
+    ward.passes(1200.0)
+    ward.world.treatments.begin("node-0010.1/7", Verb.REBOOT, ward.world.nodes["node-0010"])
+    assert "REBOOT of node-0010, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[0]
+
+
+def test_many_of_a_rack_are_many_though_they_are_few_of_the_fleet() -> None:
+    ward = unwatched()
+    limits = replace(ward.run.settings.controller, absent_share=1.0)
+    ward.run.settings = replace(ward.run.settings, controller=limits)
+    ward.world.network.cut(names(0, 3), "control", 7200.0)
+    ward.passes(1200.0)
+    treats(ward, node="node-0001")
+    assert "REBOOT of node-0001, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[-1]
+
+
+@pytest.mark.parametrize(("left", "complained"), [(8, True), (1, False)])
+def test_who_is_one_of_many_still_when_the_time_of_the_people_is_over_is_left_alone(
+    left: int, complained: bool
+) -> None:
+    ward = unwatched()
+    cut = ward.world.network.cut(names(0, 8), "control")
+    ward.passes(1200.0)
+    ward.world.note("order", "absence", act="abort", by="alice", case="absence.1")
+    ward.judge.look()
+    ward.world.network.mend(cut, [n for n in names(0, 8) if n != NODE][: 8 - left])
+    ward.passes(ward.run.settings.policy.quiet_s + 1200.0)
+    treats(ward)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
+def test_a_program_that_fails_on_a_node_makes_it_no_patient() -> None:
+    ward = unwatched()
+    ward.submit("llama", (NODE,))
+    ward.world.network.cut(names(0, 8), "control", 7200.0)
+    ward.judge.look()
+    ward.world.strike("app_fault_13_31", NODE, 0)
+    ward.passes(1200.0)
+    treats(ward)
+    assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[-1]
+
+
+@pytest.mark.parametrize(("accused", "complained"), [(True, False), (False, True)])
+def test_what_a_case_calls_the_fault_excuses_nothing_that_never_happened(accused: bool, complained: bool) -> None:
+    ward = unwatched()
+    ward.run.store.create(a_case(Phase.QUEUED, node=NODE, diagnoses=(a_diagnosis("gpu-lost"),)))
+    ward.world.network.cut(names(0, 8), "control", 7200.0)
+    ward.judge.look()
+    if accused:
+        ward.world.outsiders.accuse("webhook", NODE, "xid.79", 1)
+    ward.passes(1200.0)
+    treats(ward)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
+def test_a_newcomer_in_a_dark_rack_is_one_of_many() -> None:
+    ward = unwatched()
+    ward.world.network.cut(ward.world.network.rack("rack-000"), "control", 9e4, stays=True)
+    ward.passes(1200.0)
+    ward.world.people.terminate(NODE, successor_after_s=300.0)
+    ward.passes(1200.0)
+    treats(ward)
+    assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[-1]
+
+
+@pytest.mark.parametrize(("befell", "complained"), [("nothing", True), ("approved", True), ("accused", False)])
+def test_a_node_is_treated_that_nothing_has_ever_befallen(befell: str, complained: bool) -> None:
+    ward = unwatched()
+    if befell == "approved":
+        is_approved(ward, "REBOOT")
+    if befell == "accused":
+        ward.world.outsiders.accuse("webhook", NODE, "xid.79", 1)
+    treats(ward)
+    assert bool(complaints(ward, "DisruptionsBounded")) is complained
+
+
+def test_approvals_make_no_circle_of_treatments_right() -> None:
+    ward = unwatched()
+    ward.world.outsiders.accuse("webhook", NODE, "xid.79", 1)
+    for n in range(1, 9):
+        ward.world.note("person", NODE, act="approve", by="alice", case=f"{NODE}.{n}", verb="REBOOT")
+        treats(ward, n)
+        ward.passes(7200.0)
+    assert "was treated 7 times for 0 faults" in complaints(ward, "DisruptionsBounded")[0]
+
+
+def test_a_case_rests_with_a_person_who_was_told_of_it_only_before_it_did() -> None:
+    ward = unwatched()
+    case = a_case(Phase.CORDONING, node=NODE)
+    version = ward.run.store.create(case)
+    ward.run.mailbox.send(Notice("k", "info", f"{NODE} is being closed", "", case.id, 0.0))
+    ward.judge.look()
+    ward.run.store.commit(replace(case, phase=Phase.ESCALATED, step=case.step + 1), version, 1)
+    ward.judge.look()
+    assert "no notice says so" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_that_a_job_runs_again_tells_nobody_that_it_waits() -> None:
+    ward = unwatched()
+    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY))
+    ward.run.mailbox.send(Notice("k", "info", "llama runs again", "", "", 0.0))
+    ward.world.note("tick")
+    ward.judge.look()
+    ward.passes(7200.0)
+    assert "nobody was told" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+def test_a_verdict_whose_end_nobody_was_told() -> None:
+    ward = unwatched()
+    ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
+    ward.run.mailbox.send(Notice("k", "warning", f"{NODE}: gpu-lost", f"sickbay case show {NODE}.1", f"{NODE}.1", 0.0))
+    said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
+    assert f"gpu-lost is held against {NODE} without a case" in said[0]
+
+
+@pytest.mark.parametrize(("driver", "complained"), [("bad", False), ("good", True)])
+def test_a_shared_cause_answers_only_for_those_who_have_what_is_shared(driver: str, complained: bool) -> None:
+    ward = unwatched()
+    ward.world.nodes[NODE].driver = driver
+    ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
+    shared = a_case(Phase.ESCALATED, node="driver=bad", factor="driver=bad", diagnoses=(a_diagnosis("gpu-lost"),))
+    ward.run.store.create(shared)
+    ward.world.note("tick")
+    said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
+    assert any("is held against" in words for words in said) is complained
+
+
+def test_jobs_that_their_owners_placed_count_for_the_part_that_killed_them() -> None:
+    ward = unwatched()
+    job = ward.submit("llama")
+    ward.world.strike("gpu_lost_79", NODE, 0, cure="replace")
+    ward.passes(70.0)
+    ward.judge.look()
+    for n in range(2, 5):
+        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
+        ward.passes(70.0)
+        ward.judge.look()
+    assert "has killed 4 jobs" in complaints(ward, "LemonsKillFewJobs")[0]
+
+
+def test_a_pass_that_raised_and_changed_nothing_is_seen_at_the_end() -> None:
+    ward = unwatched()
+    ward.judge.look()
+    brain = SimpleNamespace(first_led=0.0, controller=SimpleNamespace(contained=["node n1: KeyError"]))
+    ward.run.brains.append(brain)  # type: ignore[arg-type]
+    assert "contained: node n1: KeyError" in complaints(ward, "NoException", at_the_end=True)[0]
