@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sickbay.model import Case, Ledger, Phase
+from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
-from tests.sim.ward import Ward, a_policy
+from tests.sim.ward import Ward, a_policy, names
 
 SICK = "node-0005"
 
@@ -152,3 +153,20 @@ def test_deleting_the_record_about_a_common_cause_hands_its_nodes_back_to_cases_
     ward.lose(cause)
     ward.passes(600.0)
     assert {case.node for name in ward.world.network.rack("rack-001") if (case := ward.case(name))}
+
+
+def test_a_node_that_we_closed_fills_its_place_though_its_record_was_deleted_while_nobody_led() -> None:
+    """Two more were taken out beside it for what could not wait: three of at most two, when all were back
+    (seed 720092)."""
+    ward = Ward(16, store=MemoryStore(), policy=a_policy(max_out=Limit(percent=10.0, at_least=2)))
+    case = taken_out(ward)
+    ward.world.network.cut(names(4, 6), "control", 7200.0)
+    ward.passes(600.0).crash()
+    ward.lose(ward.case(SICK) or case)
+    ward.brains[0].next_turn = ward.world.now + 30.0
+    ward.passes(600.0)
+    for name in ("node-0012", "node-0014"):
+        ward.world.strike("gpu_lost_79", name, 0, cure="replace")
+        ward.passes(120.0)
+    assert [f.node for f in ward.facts("cordon")] == [SICK, "node-0012"]
+    ward.is_sound()

@@ -107,8 +107,13 @@ class Absences:
 
     @property
     def members(self) -> frozenset[str]:
-        """Who counts as out without having been taken out by anybody."""
         return frozenset(self._members)
+
+    @property
+    def out_by_nobody(self) -> frozenset[str]:
+        """Who counts as out without having been taken out by anybody. Whoever carries our mark was, and stays out when
+        the others are back, also if the record of it was deleted meanwhile (seed 720092)."""
+        return frozenset(n for n in self._members if (node := self._view.nodes.get(n)) is None or not node.mark)
 
     def _case(self) -> Case | None:
         stored = self._view.cases.get(core.NAME)

@@ -315,7 +315,7 @@ class Desk(Asking):
         """Seats first, in the Ledger; then the cases that got one move."""
         self._sweep(now)
         requests, refused = self._requests(now)
-        counts = replace(self._view.counts(), absent=self._absences.members)
+        counts = replace(self._view.counts(), absent=self._absences.out_by_nobody)
         admitted = admission.admit(requests, self._ledger, counts, self._settings.policy_for, now.watch)
         ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
         self._crowd.hear(requests, admitted.refused)
