@@ -205,6 +205,19 @@ def test_a_rival_that_deletes_the_object_leaves_the_machine_and_takes_the_marks(
     assert not node.mark
 
 
+@pytest.mark.parametrize("dark_s", [90.0, 600.0])
+def test_a_node_that_registers_again_is_ready_as_soon_as_its_kubelet_is_heard(dark_s: float) -> None:
+    """The network was mended while it had no object: it stayed not ready for ever (seed 720094)."""
+    world = fleet()
+    world.network.cut(["node-0000"], "control", dark_s)
+    world.run_for(20.0)
+    world.people.delete_object("node-0000")
+    world.run_for(130.0)
+    assert world.nodes["node-0000"].present
+    world.run_for(600.0)
+    assert world.nodes["node-0000"].ready
+
+
 def test_a_roll_out_of_a_bad_driver_hurts_a_share_of_the_nodes_and_the_next_one_heals_them() -> None:
     world = fleet(nodes=100)
     bad = world.people.change_driver(list(world.nodes), "590.1", bad_share=0.3)

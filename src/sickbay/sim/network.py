@@ -170,9 +170,14 @@ class Network:
             if each in node.cuts:
                 node.cuts.remove(each)
         if "control" in what and node.reachable:
-            world.after(1.0 + node.agent_phase % HEARTBEAT_S, lambda: self._heard(node, instance))
+            self.hear(node)
         if "power" in what and node.powered and not node.up:
             world.after(BOOT_S + node.agent_phase, lambda: self._powered(node, instance))
+
+    def hear(self, node: SimNode) -> None:
+        """Its kubelet says within a few seconds that it is there, if it can."""
+        instance = node.instance
+        self.world.after(1.0 + node.agent_phase % HEARTBEAT_S, lambda: self._heard(node, instance))
 
     def _heard(self, node: SimNode, instance: str) -> None:
         """Its kubelet is back: it first ends what was given up meanwhile, then it says Ready."""

@@ -54,6 +54,8 @@ class People:
         node.present, node.mark, node.closed, node.others = True, "", False, []
         self.world.note("rejoined", name, instance=instance)
         self.world.touch(node)
+        if not node.ready:  # its kubelet says so as soon as it can be heard
+            self.world.network.hear(node)
 
     def terminate(self, name: str, by: str = "provider", successor_after_s: float | None = None) -> None:
         """The provider ends the instance. With `successor_after_s` another one joins under the same name."""
