@@ -160,15 +160,24 @@ def test_whoever_was_taken_away_or_serves_again_fills_no_place(how: str) -> None
     assert complaints(ward, "WithinLimits") == []
 
 
-@pytest.mark.parametrize(("when", "ago_s", "complained"), [
-    (When.IDLE, 1200.0, True), (When.NOW, 1200.0, False), (When.IDLE, 60.0, False),
-])  # fmt: skip
-def test_who_is_out_by_others_doing_fills_a_place_for_what_can_wait(when: When, ago_s: float, complained: bool) -> None:
+@pytest.mark.parametrize(
+    ("when", "stuck", "ago_s", "complained"),
+    [
+        (When.IDLE, False, 1200.0, True),
+        (When.IDLE, True, 1200.0, False),  # its job can go on nowhere else
+        (When.NOW, False, 1200.0, False),
+        (When.IDLE, False, 60.0, False),
+    ],
+)
+def test_who_is_out_by_others_doing_fills_a_place_for_what_can_wait(
+    when: When, stuck: bool, ago_s: float, complained: bool
+) -> None:
     ward = unwatched(max_out=Limit(count=2, at_least=0))
     ward.world.people.cordon("node-0001")
     ward.world.strike("host_crash", "node-0002")
     ward.passes(ago_s)
     keeps(ward, "node-0003", when)
+    ward.world.nodes["node-0003"].stuck = ["llama"] if stuck else []
     asks(ward, Verb.CORDON, "node-0003")
     assert bool(complaints(ward, "WithinLimits")) is complained
 

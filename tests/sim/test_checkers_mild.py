@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from sickbay.model import Action, Notice, Phase, Place, RecoveryPhase, Verb
+from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
 from tests.sim.test_checkers_outages import NODE, complaints, treats, unwatched
 from tests.sim.ward import Ward, a_policy, names
@@ -146,6 +147,22 @@ def test_a_case_rests_with_a_person_who_was_told_of_it_only_before_it_did() -> N
     assert "no notice says so" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
 
 
+def test_a_case_that_could_not_be_read_for_a_while_need_not_be_told_again() -> None:
+    """A newer version had written it, and was rolled back (seed 720078)."""
+    ward = unwatched()
+    case = a_case(Phase.ESCALATED, node=NODE)
+    ward.run.mailbox.send(Notice("k", "urgent", f"{NODE} is in the hands of a person", "", case.id, 0.0))
+    ward.run.store.create(case)
+    ward.judge.look()
+    store = ward.run.store
+    assert isinstance(store, MemoryStore)
+    store.lose(type(case), case.id)
+    ward.judge.look()
+    store.create(case)
+    ward.judge.look()
+    assert complaints(ward, "EveryStateHasAnExit", at_the_end=True) == []
+
+
 def test_that_a_job_runs_again_tells_nobody_that_it_waits() -> None:
     ward = unwatched()
     ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY))
@@ -164,12 +181,14 @@ def test_a_verdict_whose_end_nobody_was_told() -> None:
     assert f"gpu-lost is held against {NODE} without a case" in said[0]
 
 
-@pytest.mark.parametrize(("driver", "complained"), [("bad", False), ("good", True)])
-def test_a_shared_cause_answers_only_for_those_who_have_what_is_shared(driver: str, complained: bool) -> None:
+@pytest.mark.parametrize(
+    ("factor", "complained"), [("driver=bad", False), ("instance-type=p4d", False), ("driver=good", True)]
+)
+def test_a_shared_cause_answers_only_for_those_who_have_what_is_shared(factor: str, complained: bool) -> None:
     ward = unwatched()
-    ward.world.nodes[NODE].driver = driver
+    ward.world.nodes[NODE].driver, ward.world.nodes[NODE].kind = "bad", "p4d"
     ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
-    shared = a_case(Phase.ESCALATED, node="driver=bad", factor="driver=bad", diagnoses=(a_diagnosis("gpu-lost"),))
+    shared = a_case(Phase.ESCALATED, node=factor, factor=factor, diagnoses=(a_diagnosis("gpu-lost"),))
     ward.run.store.create(shared)
     ward.world.note("tick")
     said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
@@ -192,6 +211,72 @@ def test_jobs_that_their_owners_placed_count_for_the_part_that_killed_them() -> 
 def test_a_pass_that_raised_and_changed_nothing_is_seen_at_the_end() -> None:
     ward = unwatched()
     ward.judge.look()
-    brain = SimpleNamespace(first_led=0.0, controller=SimpleNamespace(contained=["node n1: KeyError"]))
+    raised = SimpleNamespace(contained=["node n1: KeyError"])
+    brain = SimpleNamespace(first_led=0.0, led_since=None, controller=raised)
     ward.run.brains.append(brain)  # type: ignore[arg-type]
     assert "contained: node n1: KeyError" in complaints(ward, "NoException", at_the_end=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("verb", "befell", "complained"),
+    [
+        (Verb.REBOOT, "", False),
+        (Verb.POWER_CYCLE, "", True),
+        (Verb.REPLACE, "", True),
+        (Verb.REPLACE, "approved", False),
+        (Verb.REPLACE, "ill before", False),
+    ],
+)
+def test_a_healthy_node_that_is_cut_off_alone_is_rebooted_and_no_more(
+    verb: Verb, befell: str, complained: bool
+) -> None:
+    ward = unwatched()
+    if befell == "ill before":
+        ward.world.strike("gpu_lost_79", NODE, 1, cure="reset")
+    ward.world.network.cut([NODE], "control", 9000.0)
+    if befell == "approved":
+        is_approved(ward, "REPLACE")
+    ward.passes(1200.0)
+    for gpu in ward.world.nodes[NODE].gpus:
+        gpu.ailments = []
+    treats(ward, verb=verb)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
+@pytest.mark.parametrize(("told", "complained"), [(False, True), (True, False)])
+def test_an_owner_does_not_hear_that_ranks_are_out_of_reach(told: bool, complained: bool) -> None:
+    ward = unwatched()
+    ward.submit("llama")
+    brain = SimpleNamespace(first_led=0.0, led_since=ward.world.now, controller=None)
+    ward.run.brains.append(brain)  # type: ignore[arg-type]
+    ward.run.brains[0].next_turn, ward.run.brains[0].wake = float("inf"), lambda: None  # type: ignore[method-assign]
+    ward.world.network.cut(names(0, 4), "control", 9000.0)
+    ward.passes(400.0)
+    ward.judge.look()
+    if told:
+        body = "If you know that they write nothing any more: sickbay job restart llama."
+        ward.run.mailbox.send(Notice("k", "warning", "llama: some of its nodes are out of reach", body, "", 0.0))
+    ward.passes(600.0)
+    ward.world.note("tick")
+    assert bool(complaints(ward, "OwnersTold")) is complained
+
+
+@pytest.mark.parametrize(("led_on", "complained"), [(True, True), (False, False)])
+def test_what_a_window_has_had_is_known_to_whoever_leads_when_the_ledger_is_deleted(
+    led_on: bool, complained: bool
+) -> None:
+    ward = unwatched()
+    policy = a_policy(per_window={"REBOOT": 1})
+    ward.run.settings = replace(ward.run.settings, policy=policy)
+    led = SimpleNamespace(first_led=0.0, led_since=ward.world.now, controller=None, next_turn=1e18, wake=lambda: None)
+    ward.run.brains.append(led)  # type: ignore[arg-type]
+    treats(ward)
+    ward.passes(10.0)
+    ward.world.note("person", act="delete-ledger")
+    ward.judge.look()
+    led.led_since += 0.0 if led_on else 30.0
+    ward.passes(900.0)
+    ward.world.note("tick")
+    ward.judge.look()
+    treats(ward, node="node-0004")
+    assert bool(complaints(ward, "FewInAWindow")) is complained

@@ -376,7 +376,8 @@ def test_a_part_that_a_person_wants_tried_again_may_kill_a_fourth_job(phase: Pha
 
 def test_what_a_pass_raised_counts_though_it_was_contained() -> None:
     ward = unwatched()
-    brain = SimpleNamespace(first_led=0.0, controller=SimpleNamespace(contained=["node n1: KeyError"]))
+    raised = SimpleNamespace(contained=["node n1: KeyError"])
+    brain = SimpleNamespace(first_led=0.0, led_since=None, controller=raised)
     ward.run.brains.append(brain)  # type: ignore[arg-type]
     ward.world.note("tick")
     assert "contained: node n1: KeyError" in complaints(ward, "NoException")[0]

@@ -21,7 +21,7 @@ from sickbay.sim.checkers.given_up import NoJobGivenUp
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
 from sickbay.sim.checkers.nodes import Climbs, EvidenceFirst, ExaminedAlone, LeftAsFound, ReturnedWell, TreatedSafely
-from sickbay.sim.checkers.outages import HealthyLeftAlone, OneAttemptWrites
+from sickbay.sim.checkers.outages import HealthyLeftAlone, OneAttemptWrites, OwnersTold
 from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, PersonObeyed, TimedFairly, ToldOnce
 from sickbay.sim.world import Fact
 
@@ -30,7 +30,7 @@ ALL: tuple[type[Checker], ...] = (
     WorkLeftAlone, InMaintenance, PauseObeyed, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
     HealthyLeftAlone, OneAttemptWrites, NoJobGivenUp, EveryStateHasAnExit, DisruptionsBounded, LemonsKillFewJobs,
-    NoException, WithinCeilings,
+    NoException, WithinCeilings, OwnersTold,
 )  # fmt: skip
 
 # Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed

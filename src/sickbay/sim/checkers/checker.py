@@ -82,7 +82,7 @@ class Checker:
 def is_shared(fault: str, node: SimNode, cases: Iterable[Case]) -> bool:
     """Is there a case about something that this node has (a driver, an image, a rack) and that makes this fault?"""
     found = [c.factor.partition("=") for c in cases if c.factor and fault in {d.fault for d in c.diagnoses}]
-    return any(getattr(node, name, "") == value for name, _, value in found)
+    return any(getattr(node, "kind" if name == "instance-type" else name, "") == value for name, _, value in found)
 
 
 URGENCY = (When.NOW, When.CHECKPOINT, When.IDLE)

@@ -47,8 +47,11 @@ class EveryStateHasAnExit(Checker):
             if case.absence is not None and case.phase is Phase.DISMISSED and case.id not in self._closed:
                 self._closed.add(case.id)
                 self._left_at = self.world.now
-        resting = {case.id for case in self.judge.open if case.phase is Phase.ESCALATED}
-        self._rests = {case: self._rests.get(case, self._told) for case in resting}
+        for case in self.judge.open:  # one that cannot be read for a while is not among them, and rests all the same
+            if case.phase is Phase.ESCALATED:
+                self._rests.setdefault(case.id, self._told)
+            else:
+                self._rests.pop(case.id, None)
         self._told = len(self.run.mailbox.notices)
 
     def end(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LOST_S = 1800.0  # a REPLACE may take so long, by the shortest profile (catalog/profiles.toml)
 PASS_S = 1.0  # what one pass does happens within this
 SEEN_S = 720.0  # a view of the fleet may be ten minutes old, and what changed since two minutes late
+REWRITTEN_S = 300.0  # by then whoever leads has missed a Ledger that was deleted
 DATED_S = 120.0  # how far the judge's date of a decision may be off: two turns
 
 
@@ -86,7 +87,7 @@ class WithinLimits(Checker):
         """Out by others' doing, for so long that it was known when this node was taken. What cannot wait has places of
         its own, which those do not fill."""
         case = self.judge.as_it_is(case_of(fact))
-        if case is None or soonest(case) is When.NOW:
+        if case is None or soonest(case) is When.NOW or self.world.nodes[fact.node].stuck:
             return set()
         known = self.judge.diary.granted(case.id, "", Seen(fact.t, 0.0, When.IDLE)).at - SEEN_S
         nodes = self.world.nodes
@@ -168,22 +169,32 @@ class TreatedFewAtOnce(Checker):
 class _Windowed(Checker):
     """Counts what was done, each dated twice: when it was allowed and when it happened. Only what lies within the
     window by both counts, for a call may come late and a decision may be old. Who deletes the Ledger deletes the only
-    record of what the window has had."""
+    record of what the window has had, unless somebody leads who knows it and writes it again."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._done: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._deleted = float("-inf")  # the Ledger; infinite once somebody has written it again
+        self._forgotten = float("-inf")  # nobody knows what was done before
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "person" and fact.detail["act"] == "delete-ledger":
-            self._done.clear()
+            self._forgotten = self._deleted = fact.t
+
+    def moment(self) -> None:
+        """Whoever led when it was deleted, and leads for minutes after that, has written it again."""
+        led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
+        if self._forgotten == self._deleted and self.world.now >= self._deleted + REWRITTEN_S:
+            self._forgotten = float("-inf") if any(since <= self._deleted for since in led) else self._deleted
+            self._deleted = float("inf")
 
     def count(self, fact: Fact, name: str, window_s: float, key: str = "") -> int:
         now = Seen(fact.t, self.run.clock.now(), When.NOW)
         allowed = self.judge.diary.granted(case_of(fact), key, now).at
         self._done[name].append((allowed, fact.t))
         least = window_s - DATED_S - self.judge.leapt_s(fact.t - window_s)
-        return sum(1 for a, d in self._done[name] if allowed - a < least and fact.t - d < least)
+        known = [(a, d) for a, d in self._done[name] if d >= self._forgotten]
+        return sum(1 for a, d in known if allowed - a < least and fact.t - d < least)
 
 
 class FewInAWindow(_Windowed):

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from sickbay.model import Pause
+from sickbay.settings import LEVELS
 from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.world import Fact
 
@@ -20,6 +22,7 @@ STRAGGLES_S = 1_800.0  # most are back for so long: the others are treated for t
 KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
 ABSENT = "node-not-ready"  # the fault that a case about a node's absence names
+TOLD_S = 480.0  # five minutes, of which the brain hears up to three late
 BY_OTHERS = ("owner", "scheduler")
 FACTORS = ("pool", "rack", "domain", "switch", "zone")  # what nodes that are away may share
 SMALL_POOLS = (2, 3)  # all of such a pool are many
@@ -146,8 +149,9 @@ class HealthyLeftAlone(_Absent):
         if fact.kind == "person" and fact.detail.get("act") == "approve":
             self._approved.add((str(fact.detail["case"]), str(fact.detail["verb"])))
         if fact.kind == "treat-start" and not self.world.ailing(fact.node):
-            self._judge(fact, str(fact.detail["verb"]))
-        if self._closes_member(fact) and not self.world.ailing(fact.node):
+            judge = self._judge if self._is_explained(fact) else self._judge_alone
+            judge(fact, str(fact.detail["verb"]))
+        if self._closes_member(fact) and self._is_explained(fact) and not self.world.ailing(fact.node):
             self._judge(fact, "CORDON")
 
     def _closes_member(self, fact: Fact) -> bool:
@@ -164,9 +168,14 @@ class HealthyLeftAlone(_Absent):
         return fact.kind in ("relapse", "boot-hung", "came-back")
 
     def _judge(self, fact: Fact, verb: str) -> None:
-        if self._is_explained(fact):
-            words = f"{verb} of {fact.node}, which had nothing wrong: it was away with many others"
-            self.expect((case_of(fact), verb) in self._approved, fact, words)
+        words = f"{verb} of {fact.node}, which had nothing wrong: it was away with many others"
+        self.expect((case_of(fact), verb) in self._approved, fact, words)
+
+    def _judge_alone(self, fact: Fact, verb: str) -> None:
+        """A healthy node that is away alone may be dead for all that anybody knows: a REBOOT, and no more."""
+        if fact.node in self.cut_now and fact.node not in self._own | self._accused:
+            words = f"{verb} of {fact.node}, which had nothing wrong: it was cut off alone"
+            self.expect(verb == "REBOOT" or (case_of(fact), verb) in self._approved, fact, words)
 
     def _missing(self) -> set[str]:
         return {name for name, until in self.away.items() if until == float("inf")}
@@ -179,10 +188,14 @@ class HealthyLeftAlone(_Absent):
         """Away with many, and for long enough that it could be known: what was sent before that is under way. What its
         case is not about, a row that was too hot for one, is not done to it for its absence."""
         known = fact.t >= self.many_since.get(fact.node, 0.0) + KNOWN_S
-        case = self.judge.as_it_is(case_of(fact))
-        for_that = case is None or any(d.fault == ABSENT for d in case.diagnoses) or fact.node not in self._accused
         theirs = fact.t > self._let_until.get(fact.node, float("inf")) and fact.node not in self.members()
-        return known and for_that and not theirs and fact.t <= self.away.get(fact.node, -1.0)
+        explained = known and not theirs and fact.t <= self.away.get(fact.node, -1.0)
+        return explained and self._is_for_absence(fact)
+
+    def _is_for_absence(self, fact: Fact) -> bool:
+        case = self.judge.as_it_is(case_of(fact))
+        for_that = case is None or any(d.fault == ABSENT for d in case.diagnoses)
+        return for_that or fact.node not in self._accused
 
 
 class OneAttemptWrites(Checker):
@@ -197,3 +210,39 @@ class OneAttemptWrites(Checker):
             d = fact.detail
             words = f"{d['job']} attempt {d['attempt']} began while attempt {d['beside']} writes on {d['nodes']}"
             self.expect(not d["writes"], fact, words)
+
+
+class OwnersTold(Checker):
+    """An owner whose job waits for ranks that nobody reaches hears within minutes why, and how to end that."""
+
+    floor: ClassVar[float] = 5.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._waits: dict[tuple[str, int], float] = {}  # job, attempt -> since when its ranks are out of reach
+        self._undone = float("-inf")  # when we could last do nothing
+
+    def fact(self, fact: Fact) -> None:
+        job = str(fact.detail.get("job", ""))
+        if fact.kind == "orphans" and fact.detail["writes"] and self._is_ours(job):
+            self._waits[job, int(fact.detail["attempt"])] = fact.t
+        if fact.kind in ("orphans-end", "place") and job:
+            self._waits = {key: since for key, since in self._waits.items() if key[0] != job}
+
+    def _is_ours(self, job: str) -> bool:
+        known, jobs = self.world.jobs[job], self.run.settings.jobs
+        tops = [LEVELS.index(self.policy_of(name).max_verb) for name in known.nodes]
+        return known.spec.managed and jobs.enabled and min(tops) >= LEVELS.index("DRAIN")
+
+    def moment(self) -> None:
+        led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
+        paused = any(pause.value.scope == "fleet" for pause in self.run.store.list(Pause))
+        if self.world.services.is_away("api") or paused or not led:
+            self._undone = self.world.now
+        since = max(self._undone, *led) if led else self._undone
+        for (job, attempt), at in [*self._waits.items()]:
+            if self.world.now - max(at, since) > TOLD_S:
+                del self._waits[job, attempt]
+                told = any(f"sickbay job restart {job}" in notice.body for notice in self.run.mailbox.notices)
+                words = f"the owner of {job} does not know that ranks of attempt {attempt} are out of reach"
+                self.expect(told, None, words)
