@@ -461,11 +461,21 @@ def test_a_sickness_is_left_alone_for_an_hour_at_least_after_a_deferral() -> Non
 def test_a_sickness_is_left_alone_for_its_quiet_time_and_not_longer() -> None:
     ward = unwatched(policy=a_policy(quiet_s=3600.0))
     ward.ails(NODE, "gpu_lost_silent")
-    archives(ward, replace(keeps(ward), phase=Phase.DISMISSED, cancelled=True))
+    said = Entry(3, "CANCELLED", 0.0, "alice", "let it be", "DISMISSED")
+    archives(ward, replace(keeps(ward), phase=Phase.DISMISSED, cancelled=True, journal=(said,)))
     ward.judge.look()
     ward.passes(1800.0)
     assert complaints(ward, at_the_end=True) == ""
     ward.passes(7200.0)
+    assert "nobody has a case for it" in complaints(ward, at_the_end=True)
+
+
+def test_a_sickness_is_not_left_alone_for_a_word_of_our_own() -> None:
+    ward = unwatched(policy=a_policy(quiet_s=3600.0))
+    ward.ails(NODE, "gpu_lost_silent")
+    said = Entry(3, "CANCELLED", 0.0, "sickbay", "a common cause explains it", "DISMISSED")
+    archives(ward, replace(keeps(ward), phase=Phase.DISMISSED, cancelled=True, journal=(said,)))
+    ward.judge.look()
     assert "nobody has a case for it" in complaints(ward, at_the_end=True)
 
 
@@ -507,3 +517,7 @@ def test_every_checker_has_been_made_to_complain() -> None:
     """One more checker needs one more test, here or in the files beside this one, which name those they are about."""
     beside = "".join(file.read_text("utf-8") for file in Path(__file__).parent.glob("test_checkers_*.py"))
     assert [c.__name__ for c in ALL if c.__name__ not in HERE and f'"{c.__name__}"' not in beside] == []
+
+
+def test_every_checker_has_a_floor_of_its_own() -> None:
+    assert [c.__name__ for c in ALL if vars(c).get("floor", 0.0) < 1.0] == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.model import Action, Case, Diagnosis, Pause, Phase, Place, Severity, Verb, When
+from sickbay.model import Action, Case, Diagnosis, Entry, Pause, Phase, Place, Severity, Verb, When
 from sickbay.settings import LEVELS, Limit
 from sickbay.sim.checkers.consent import is_open
 from sickbay.sim.checkers.limits import most_of
@@ -82,6 +82,27 @@ def test_more_nodes_are_treated_at_once_than_the_limit_allows() -> None:
     assert complaints(ward, "TreatedFewAtOnce") == []
     treats(ward, "node-0003")
     assert "2 nodes are treated at the same time (node-0002, node-0003)" in complaints(ward, "TreatedFewAtOnce")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "by", "complained"),
+    [("p5.48xlarge", "", True), ("", "", False), ("p5.48xlarge", "alice", False), ("p5.48xlarge", "sickbay", True)],
+)
+def test_a_machine_is_under_treatment_as_long_as_its_type_may_take_to_be_exchanged(
+    kind: str, by: str, complained: bool
+) -> None:
+    """Unless a person let it go; that we let it go ourselves makes it no less under way."""
+    ward = unwatched(at_once=Limit(count=1, at_least=0))
+    ward.world.nodes["node-0001"].kind = kind
+    ward.world.provider.next = ["never"]
+    gives_back(ward, "node-0001")
+    if by:
+        said = Entry(8, "CANCELLED", 0.0, by, "let it go", "DISMISSED")
+        case = a_case(Phase.DISMISSED, node="node-0001", id="node-0001.1", journal=(said,))
+        ward.run.store.archive(case, ward.run.store.create(case), 1)
+    ward.passes(2400.0)
+    treats(ward, "node-0002")
+    assert bool(complaints(ward, "TreatedFewAtOnce")) is complained
 
 
 def test_a_verb_is_used_more_often_in_a_window_than_allowed() -> None:

@@ -225,6 +225,7 @@ def test_a_pass_that_raised_and_changed_nothing_is_seen_at_the_end() -> None:
         (Verb.REPLACE, "", True),
         (Verb.REPLACE, "approved", False),
         (Verb.REPLACE, "ill before", False),
+        (Verb.POWER_CYCLE, "power", False),
     ],
 )
 def test_a_healthy_node_that_is_cut_off_alone_is_rebooted_and_no_more(
@@ -233,7 +234,7 @@ def test_a_healthy_node_that_is_cut_off_alone_is_rebooted_and_no_more(
     ward = unwatched()
     if befell == "ill before":
         ward.world.strike("gpu_lost_79", NODE, 1, cure="reset")
-    ward.world.network.cut([NODE], "control", 9000.0)
+    ward.world.network.cut([NODE], "power" if befell == "power" else "control", 9000.0)
     if befell == "approved":
         is_approved(ward, "REPLACE")
     ward.passes(1200.0)

@@ -17,7 +17,7 @@ class WithinCeilings(Checker):
     """A treatment is on the ladder of a fault that a source told which may cause it; a drain stops work that makes
     steps only for a fault that cannot wait, told by a source that may have nodes drained."""
 
-    floor: ClassVar[float] = 5.0
+    floor: ClassVar[float] = 200.0
 
     def fact(self, fact: Fact) -> None:
         stops = fact.kind == "drain" and fact.detail["job"] != "-" and fact.detail.get("moving", False)

@@ -35,7 +35,7 @@ def verb_of(fact: Fact) -> str:
 class Approved(Checker):
     """Nothing that `policy.approval` names is done before a person has approved it for this case: every verb."""
 
-    floor: ClassVar[float] = 20.0
+    floor: ClassVar[float] = 30.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -54,7 +54,7 @@ class Approved(Checker):
 class WithinLevel(Checker):
     """Nothing is done to a node beyond `max_verb` of its pool, and no job is stopped in a pool below DRAIN."""
 
-    floor: ClassVar[float] = 200.0
+    floor: ClassVar[float] = 600.0
 
     def fact(self, fact: Fact) -> None:
         verb = verb_of(fact)
@@ -76,7 +76,7 @@ class WithinLevel(Checker):
 class WorkLeftAlone(Checker):
     """Where `evict` is false no drain stops work."""
 
-    floor: ClassVar[float] = 0.5
+    floor: ClassVar[float] = 1.0
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "drain" and not self.policy_of(fact.node).evict:
@@ -87,7 +87,7 @@ class WorkLeftAlone(Checker):
 class InMaintenance(Checker):
     """What can wait is done within the maintenance windows of its pool."""
 
-    floor: ClassVar[float] = 0.5
+    floor: ClassVar[float] = 1.0
 
     def fact(self, fact: Fact) -> None:
         if fact.kind not in ("cordon", "treat-start") or self.world.nodes[fact.node].gate or "was" in fact.detail:
@@ -134,7 +134,7 @@ class PauseObeyed(Checker):
     """From the pass that saw a pause until it ends, nothing in its scope is closed, drained or treated, and no job of
     a paused fleet is placed by us."""
 
-    floor: ClassVar[float] = 10.0
+    floor: ClassVar[float] = 100.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

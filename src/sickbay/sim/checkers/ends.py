@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase, Status
 from sickbay.settings import LEVELS
-from sickbay.sim.checkers.checker import Checker, is_shared
+from sickbay.sim.checkers.checker import OURS, Checker, is_shared
 from sickbay.sim.checkers.given_up import could_begin
 from sickbay.sim.checkers.people import DEADLINES
 from sickbay.sim.hardware import SimNode
@@ -24,6 +24,8 @@ SLACK_S = 600.0  # watch time runs a little behind the world's
 class EndsOrRests(Checker):
     """After the calm every case has ended or rests with a person, and no visible sickness is forgotten."""
 
+    floor: ClassVar[float] = 480.0
+
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._seen: set[str] = set()
@@ -33,9 +35,10 @@ class EndsOrRests(Checker):
         for case in self.judge.ended:
             if case.id not in self._seen:
                 self._seen.add(case.id)
-                if case.cancelled or case.phase is Phase.DEFERRED or case.journal[-1].event == "TIMED_OUT":
+                by_person = any(e.event == "CANCELLED" and e.by != OURS for e in case.journal)
+                if by_person or case.phase is Phase.DEFERRED or case.journal[-1].event == "TIMED_OUT":
                     quiet_s = self.run.settings.policy_for(case.pool).quiet_s
-                    least_s = 0.0 if case.cancelled else LEAST_QUIET_S
+                    least_s = 0.0 if by_person else LEAST_QUIET_S
                     self._left_alone[case.node] = self.world.now + max(quiet_s, least_s) + SLACK_S
 
     def end(self) -> None:
@@ -123,6 +126,8 @@ def _marks(case: Case) -> tuple[str, str]:
 class JobsMove(Checker):
     """After the calm no managed job waits although there is room for it, and none is lost. One that has nodes out of
     reach, where nobody can say that its ranks write no more, waits rightly: once its owner was told how to end it."""
+
+    floor: ClassVar[float] = 17.0
 
     def end(self) -> None:
         recoveries = {r.value.job: r.value for r in self.run.store.list(Recovery)}

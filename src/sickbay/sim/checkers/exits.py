@@ -31,6 +31,8 @@ class EveryStateHasAnExit(Checker):
     has a quiet time that ends, or was told with a command that ends it; so was every suspicion, and every pause or hold
     without an end once it is a day old."""
 
+    floor: ClassVar[float] = 120.0
+
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._left_at = float("-inf")  # people closed a case about many that are away
@@ -144,7 +146,7 @@ class EveryStateHasAnExit(Checker):
 class DisruptionsBounded(Checker):
     """Treatments of one place are bounded by the faults that truly struck it: no loop of any verb."""
 
-    floor: ClassVar[float] = 100.0
+    floor: ClassVar[float] = 350.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -174,7 +176,7 @@ class DisruptionsBounded(Checker):
 class LemonsKillFewJobs(Checker):
     """One sick part ends at most three jobs that we placed on it; after a person's word, three more."""
 
-    floor: ClassVar[float] = 20.0
+    floor: ClassVar[float] = 25.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -220,7 +222,7 @@ class LemonsKillFewJobs(Checker):
 class NoException(Checker):
     """Nothing raises in a pass: what the controller contained counts too."""
 
-    floor: ClassVar[float] = 1000.0
+    floor: ClassVar[float] = 6000.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

@@ -81,7 +81,7 @@ class NoJobGivenUp(Checker):
     """No job is given up whose last attempt something shared has stopped or kept from beginning, unless it was tried
     again for most of a day. Exercised by each such attempt."""
 
-    floor: ClassVar[float] = 5.0
+    floor: ClassVar[float] = 60.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case
 from sickbay.sim.checkers.checker import Checker
@@ -21,6 +21,8 @@ CORRUPTING = frozenset(name for name, kind in kinds().items() if kind.effect == 
 
 class PlacedSafely(Checker):
     """We place no job on a node with an open case or a mark, and never a second attempt beside a live one."""
+
+    floor: ClassVar[float] = 250.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -75,6 +77,8 @@ class HealthyJobsRun(Checker):
 
     An attempt that made no step, or that something shared has stopped, is not counted unless it died of a sickness that
     can be seen on a node that it gets again: it is tried again, but less and less often, and not for ever."""
+
+    floor: ClassVar[float] = 120.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -166,6 +170,8 @@ class HealthyJobsRun(Checker):
 
 class Trustworthy(Checker):
     """After memory corruption no job goes on from a checkpoint that was written after it."""
+
+    floor: ClassVar[float] = 10.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

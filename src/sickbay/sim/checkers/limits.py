@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from sickbay.catalog import load
 from sickbay.model import Case, When
 from sickbay.settings import Limit
-from sickbay.sim.checkers.checker import Checker, case_of
+from sickbay.sim.checkers.checker import OURS, Checker, case_of
 from sickbay.sim.checkers.diary import Seen, soonest
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import Fact
@@ -19,7 +20,7 @@ from sickbay.sim.world import Fact
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
-LOST_S = 1800.0  # a REPLACE may take so long, by the shortest profile (catalog/profiles.toml)
+LOST_S = 1800.0  # a REPLACE may take so long where the instance type has no profile (catalog/profiles.toml)
 PASS_S = 1.0  # what one pass does happens within this
 SEEN_S = 720.0  # a view of the fleet may be ten minutes old, and what changed since two minutes late
 REWRITTEN_S = 300.0  # by then whoever leads has missed a Ledger that was deleted
@@ -37,7 +38,7 @@ class WithinLimits(Checker):
     """Nodes that were in service when we closed them never exceed `max_out`, `max_out_fleet`, `max_out_rack` and
     `max_out_domain`."""
 
-    floor: ClassVar[float] = 200.0
+    floor: ClassVar[float] = 800.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -122,7 +123,7 @@ class WithinLimits(Checker):
 class TreatedFewAtOnce(Checker):
     """Nodes of a pool under treatment at the same time never exceed `at_once`."""
 
-    floor: ClassVar[float] = 100.0
+    floor: ClassVar[float] = 200.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -148,8 +149,9 @@ class TreatedFewAtOnce(Checker):
         """A machine that was to be replaced, and has had no successor for longer than that takes, is lost capacity:
         nobody treats it any more. Nor one that a person let go meanwhile."""
         for name in [n for n in self._treated if self.world.nodes[n].gone or n in self._replaced]:
-            since = self._since[name]
-            if self._was_let_go(name) or now - since >= LOST_S - DATED_S - self.judge.leapt_s(since):
+            since, profile = self._since[name], load().profiles.get(self.world.nodes[name].kind)
+            lasts_s = profile.replace_s if profile else LOST_S
+            if self._was_let_go(name) or now - since >= lasts_s - DATED_S - self.judge.leapt_s(since):
                 del self._treated[name]
 
     def _was_let_go(self, name: str) -> bool:
@@ -157,7 +159,7 @@ class TreatedFewAtOnce(Checker):
         if case in self._deleted:  # somebody deleted its record: that is a cancel
             return True
         ended = [c for c in self.run.store.history(Case, node=name) if c.id == case]
-        return any(entry.event == "CANCELLED" for c in ended for entry in c.journal)
+        return any(entry.event == "CANCELLED" and entry.by != OURS for c in ended for entry in c.journal)
 
     def _count(self, fact: Fact) -> None:
         pool = {n.name for n in self.world.nodes.values() if n.pool == self.world.nodes[fact.node].pool}
@@ -200,7 +202,7 @@ class _Windowed(Checker):
 class FewInAWindow(_Windowed):
     """Cordons and treatments of a pool within `window_s` never exceed `per_window` of their verb; 0 means none."""
 
-    floor: ClassVar[float] = 200.0
+    floor: ClassVar[float] = 300.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, Phase
 from sickbay.sim.checkers.checker import Checker, case_of
@@ -19,6 +19,8 @@ PERSONS = frozenset({"RETRIED", "EXAMINED", "CANCELLED", "REJOINED"})
 
 class TreatedSafely(Checker):
     """No treatment of a node that is not cordoned by its case and drained; never twice for one action."""
+
+    floor: ClassVar[float] = 200.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -41,6 +43,8 @@ class TreatedSafely(Checker):
 class ReturnedWell(Checker):
     """A returned node passes every check it was verified with, on the truth at that moment."""
 
+    floor: ClassVar[float] = 170.0
+
     def fact(self, fact: Fact) -> None:
         if fact.kind == "release" and not fact.detail["cancel"]:
             ailing = [a.kind.name for _, a in self.world.ailing(fact.node)]
@@ -55,6 +59,8 @@ class ExaminedAlone(Checker):
     for the door to see (platforms/kubernetes/verify.py does). A mark that the case took over is as good as its own: a
     platform may forget that it was changed.
     """
+
+    floor: ClassVar[float] = 300.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -81,6 +87,8 @@ class LeftAsFound(Checker):
     """DISMISSED and DEFERRED leave no mark; a resolved case neither. A mark that a restored etcd put back was not
     left by its case; that it does not stay is seen at the end."""
 
+    floor: ClassVar[float] = 350.0
+
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._seen: set[str] = set()
@@ -105,6 +113,8 @@ class LeftAsFound(Checker):
 
 class Climbs(Checker):
     """One ailment does not get the same treatment again and again: a relapse starts higher."""
+
+    floor: ClassVar[float] = 200.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -131,6 +141,8 @@ class Climbs(Checker):
 
 class EvidenceFirst(Checker):
     """Nothing is treated before its evidence was truly collected, or its time for that was over."""
+
+    floor: ClassVar[float] = 200.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

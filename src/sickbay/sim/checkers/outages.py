@@ -126,7 +126,7 @@ class HealthyLeftAlone(_Absent):
     """A node with nothing wrong is neither treated nor replaced because it vanished together with many others, nor
     after it is back; unless a person approved it."""
 
-    floor: ClassVar[float] = 1.0
+    floor: ClassVar[float] = 180.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -172,8 +172,10 @@ class HealthyLeftAlone(_Absent):
         self.expect((case_of(fact), verb) in self._approved, fact, words)
 
     def _judge_alone(self, fact: Fact, verb: str) -> None:
-        """A healthy node that is away alone may be dead for all that anybody knows: a REBOOT, and no more."""
-        if fact.node in self.cut_now and fact.node not in self._own | self._accused:
+        """A healthy node that is away alone may be dead for all that anybody knows: a REBOOT, and no more. One without
+        power is dead indeed, until the power is back."""
+        alone = fact.node in self.cut_now and self.world.nodes[fact.node].powered
+        if alone and fact.node not in self._own | self._accused:
             words = f"{verb} of {fact.node}, which had nothing wrong: it was cut off alone"
             self.expect(verb == "REBOOT" or (case_of(fact), verb) in self._approved, fact, words)
 
@@ -201,7 +203,7 @@ class HealthyLeftAlone(_Absent):
 class OneAttemptWrites(Checker):
     """We start no attempt beside ranks of an earlier one that still write, wherever they are: cut off too."""
 
-    floor: ClassVar[float] = 1.0
+    floor: ClassVar[float] = 10.0
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "orphans" and fact.detail["writes"]:
@@ -215,7 +217,7 @@ class OneAttemptWrites(Checker):
 class OwnersTold(Checker):
     """An owner whose job waits for ranks that nobody reaches hears within minutes why, and how to end that."""
 
-    floor: ClassVar[float] = 5.0
+    floor: ClassVar[float] = 7.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

@@ -20,11 +20,13 @@ DEADLINES = {
 }  # fmt: skip
 
 
-HEARD_S = 1800.0  # what people say is heard by then: whoever acts can read it too
+HEARD_S = 120.0  # what people say is heard by then: whoever acts has read it in that very pass
 
 
 class PersonObeyed(Checker):
     """A node that a person uncordoned is not taken again, nor treated, by the same case."""
+
+    floor: ClassVar[float] = 15.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -67,6 +69,8 @@ class PersonObeyed(Checker):
 class HoldObeyed(Checker):
     """From the pass that heard a hold until its release, the case sends nothing new."""
 
+    floor: ClassVar[float] = 2500.0
+
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._held: set[str] = set()
@@ -98,6 +102,8 @@ class HoldObeyed(Checker):
 class TimedFairly(Checker):
     """A phase that timed out truly lasted as long as its setting: no clock jump or outage makes anything late."""
 
+    floor: ClassVar[float] = 100.0
+
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._entered: dict[tuple[str, int], tuple[float, str]] = {}
@@ -128,6 +134,8 @@ class NumberedOnce(Checker):
     """A case number is never used again, and no node has two open cases. The number of one that had done nothing yet
     when somebody deleted its record may be: nobody knows of it any more, and no door has heard of it. Nor is there
     anybody who knows of a case that a restored store never had, once he who led when it was put back leads no more."""
+
+    floor: ClassVar[float] = 500.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -172,7 +180,7 @@ class NumberedOnce(Checker):
 class ToldOnce(Checker):
     """Nobody is told the same thing over and over: one notice has one key, and a flapping node does not flood."""
 
-    floor: ClassVar[float] = 1.0
+    floor: ClassVar[float] = 12.0
 
     def end(self) -> None:
         flaps: dict[str, int] = defaultdict(int)

@@ -24,6 +24,7 @@ from sickbay.sim.drawn import draw
 from sickbay.sim.mutants.brain import BRAIN
 from sickbay.sim.mutants.company import COMPANY
 from sickbay.sim.mutants.consent import CONSENT
+from sickbay.sim.mutants.harm import HARM
 from sickbay.sim.mutants.patch import Mutant
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sickbay.sim.check import Verdict
 
 SEED_S = 90  # a seed takes about one second; a mutant that goes round in circles is caught too
-MUTANTS: tuple[Mutant, ...] = (*BRAIN, *CONSENT, *COMPANY)
+MUTANTS: tuple[Mutant, ...] = (*BRAIN, *CONSENT, *COMPANY, *HARM)
 
 
 @dataclass(frozen=True, slots=True)

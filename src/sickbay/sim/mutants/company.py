@@ -71,7 +71,6 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("what comes and goes is over each time", set_("core.absence_story", "goes_on", _no)),
     # what jobs share
     Mutant("ranks out of reach are no hindrance", set_("core.reach", "loose", lambda *a: ())),
-    Mutant("an owner is not told of ranks out of reach", set_("core.reach", "told", lambda s, r, now: r)),
     Mutant("a shared outage spends attempts", set_("controller.outages", "Outages.of", _none)),
     Mutant("an attempt that does not begin is spent", set_("core.outages", "judged", lambda s, r, findings, fresh: r)),
     Mutant("a job that never begins is tried for ever", set_("core.outages", "TRIES", 10**6)),

@@ -1,0 +1,75 @@
+"""Mutants that do harm which the judge once let pass: each is seen by one checker (see docs/simulator.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sickbay.model import Event, Phase, RecoveryPhase, When
+from sickbay.sim.mutants.patch import Mutant, Patch, rule_, set_, wrap_
+
+
+def _waits_for_nothing(old: Any) -> Any:
+    """What can wait until the work is done is not waited for."""
+
+    def why_evict(turn: Any, case: Any, when: When, idle: bool) -> Any:
+        return old(turn, case, When.NOW if when is When.IDLE else when, idle)
+
+    return why_evict
+
+
+def _gone_is_not_out(old: Any) -> Any:
+    """The place of a node that is exchanged is given to the next one."""
+
+    def is_needed(seat: Any, case: Any, now: float) -> bool:
+        exchanged = seat.kind == "out" and case.rung is not None and case.rung.value == "REPLACE"
+        return bool(old(seat, case, now)) and not exchanged
+
+    return is_needed
+
+
+def _only_ours(old: Any) -> Any:
+    """Who does not answer, or is held by somebody, takes no place."""
+
+    def out_of_service(scope: str, ledger: Any, counts: Any) -> Any:
+        return old(scope, ledger, replace(counts, down={}))
+
+    return out_of_service
+
+
+def _one_attempt(old: Any) -> Any:
+    def waiting(s: Any, r: Any, policy: Any, now: Any) -> Any:
+        return old(s, r, replace(policy, barren_limit=1), now)
+
+    return waiting
+
+
+def _as_if_collected(old: Any) -> Any:
+    return lambda turn, case: (Event.DONE, "evidence: none was asked for")
+
+
+def _is_not_heard(verb: str) -> Patch:
+    def apply() -> None:
+        from sickbay.core import obey
+
+        obey.OBEY[verb] = lambda turn, case, command: case
+
+    return apply
+
+
+HARM: tuple[Mutant, ...] = (
+    Mutant("work is stopped for what can wait", wrap_("core.phases", "_why_evict", _waits_for_nothing),
+           only="WithinCeilings"),
+    Mutant("a machine that is exchanged is not out", wrap_("core.admit", "is_needed", _gone_is_not_out),
+           drawn="policy.max_out", only="WithinLimits"),
+    Mutant("who is out by others' doing takes no place", wrap_("core.admit", "out_of_service", _only_ours),
+           only="WithinLimits"),
+    Mutant("a job has one attempt", rule_("core.recover", RecoveryPhase.WAITING_FOR_CAPACITY, _one_attempt),
+           only="NoJobGivenUp"),
+    Mutant("evidence is believed to be there", rule_("core.phases", Phase.COLLECTING, _as_if_collected),
+           only="EvidenceFirst"),
+    Mutant("a hold is not heard", _is_not_heard("hold"), only="HoldObeyed"),
+    Mutant("an abort is not heard", _is_not_heard("abort"), only="PersonObeyed"),
+    Mutant("an owner hears nothing of ranks out of reach", set_("core.reach", "told", lambda s, r, now: r),
+           only="OwnersTold"),
+)  # fmt: skip
