@@ -342,6 +342,7 @@ class Absence:
     split: bool = False  # a person said: treat them one by one
     left: int = 0  # of those away at its worst: taken away meanwhile, or held by somebody
     wave: float = -1.0  # watch time at which the last of those began to go away who were away at its worst
+    decided: float | None = None  # watch time at which a person said what becomes of those who were away then
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sickbay.core import absence
-from sickbay.core.absence import Absentee, counted, ending, excuse, keys_of, open_case, scope_of
+from sickbay.core.absence import Absentee, counted, excuse, keys_of, open_case, scope_of
 from sickbay.core.admit import Counts, Request, admit
 from sickbay.model import Absence, Case, Ledger, Phase, Verb, When
 from sickbay.settings import ControllerSettings, Limit
@@ -137,6 +137,10 @@ def after(count: int, now: float, before: Absence | None = None) -> Absence:
     return counted(known, away(count), (), {"fleet": 64}, now)
 
 
+def ending(absent: Absence, approved: tuple[Verb, ...], now: float, **case: Any) -> tuple[str, float | None] | None:
+    return absence.ending(replace(one_case(), absence=absent, approved=approved, **case), now)
+
+
 def test_the_case_rests_with_a_person_names_twenty_and_plans_nothing() -> None:
     case = one_case(40)
     assert (case.phase, case.plan.rungs, case.pending) == (Phase.ESCALATED, (), None)
@@ -147,7 +151,7 @@ def test_the_case_rests_with_a_person_names_twenty_and_plans_nothing() -> None:
 def test_it_ends_when_all_have_been_back_for_ten_minutes() -> None:
     back = after(0, 100.0)
     assert ending(back, (), 100.0 + 10 * MINUTE - 1) is None
-    assert ending(back, (), 100.0 + 10 * MINUTE) == ("all are back and have been ready for 10 minutes", False)
+    assert ending(back, (), 100.0 + 10 * MINUTE) == ("all are back and have been ready for 10 minutes", None)
 
 
 def test_one_that_goes_away_again_begins_the_ten_minutes_anew() -> None:
@@ -158,8 +162,8 @@ def test_one_that_goes_away_again_begins_the_ten_minutes_anew() -> None:
 def test_when_four_fifths_have_been_back_for_half_an_hour_the_rest_are_treated_alone() -> None:
     rest = after(2, 100.0)
     assert ending(rest, (), 100.0 + 30 * MINUTE - 1) is None
-    said = ending(rest, (), 100.0 + 30 * MINUTE)
-    assert said == ("8 of 10 have been back for half an hour; the other 2 are treated alone", True)
+    then = 100.0 + 30 * MINUTE
+    assert ending(rest, (), then) == ("8 of 10 have been back for half an hour; the other 2 are treated alone", then)
 
 
 def test_while_fewer_than_four_fifths_are_back_it_goes_on_for_ever() -> None:
@@ -214,16 +218,73 @@ def test_who_did_not_go_away_when_most_went_is_no_straggler(went: float, alone: 
 
 
 def test_a_person_splits_it_and_each_is_treated_alone() -> None:
-    split = replace(after(9, 100.0), split=True)
-    why, alone = ending(split, (), 100.0) or ("", False)
-    assert alone
-    assert why == "a person split it: the 9 that are still away are treated one by one"
+    split = replace(after(9, 100.0), split=True, decided=90.0)
+    assert ending(split, (), 100.0) == ("a person split it: the 9 that are still away are treated one by one", 90.0)
 
 
 def test_a_person_approves_replace_for_all_that_are_still_away() -> None:
-    why, alone = ending(after(9, 100.0), (Verb.REPLACE,), 100.0) or ("", False)
-    assert alone
-    assert why == "a person approved REPLACE for the 9 that are still away"
+    said = ("a person approved REPLACE for the 9 that are still away", 90.0)
+    assert ending(replace(after(9, 100.0), decided=90.0), (Verb.REPLACE,), 100.0) == said
+
+
+def test_a_word_of_which_an_earlier_version_kept_no_time_is_for_all_that_are_away_now() -> None:
+    assert (ending(replace(after(9, 100.0), split=True), (), 100.0) or ("", None))[1] == 100.0
+
+
+@pytest.mark.parametrize("stopped", [{"held": True}, {"paused": True}])
+def test_nothing_ends_a_case_that_somebody_has_stopped(stopped: dict[str, bool]) -> None:
+    for absent in (after(0, 100.0), after(2, 100.0), replace(after(9, 100.0), split=True)):
+        assert ending(absent, (), 1e6) is not None
+        assert ending(absent, (), 1e6, **stopped) is None
+    assert ending(after(9, 100.0), (Verb.REPLACE,), 1e6, **stopped) is None
+
+
+def test_until_its_case_has_ended_nobody_is_treated_alone_or_left_to_people() -> None:
+    ledger, rest = a_ledger(), after(2, 100.0)
+    ended = replace(one_case(), absence=rest, phase=Phase.RESOLVED)
+    assert absence.settled(ledger, ended, 5_000.0) == replace(ledger, split_at=5_000.0)
+    assert absence.settled(ledger, replace(ended, held=True), 5_000.0) == ledger
+    assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 5_000.0) == ledger
+    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 5_000.0) == replace(ledger, left_at=5_000.0)
+    exchanged = replace(ended, absence=replace(rest, decided=90.0), approved=(Verb.REPLACE,))
+    assert absence.settled(ledger, exchanged, 5_000.0) == replace(ledger, split_at=90.0, replaced_at=90.0)
+
+
+def test_one_that_is_over_and_held_takes_in_only_those_who_are_many() -> None:
+    over, later = after(0, 100.0), away(3, "pool:default", first=20)
+    assert absence.joining(over, later, (), 100.0 + 10 * MINUTE) == []
+    assert absence.joining(over, later, absence.FLEET, 100.0 + 10 * MINUTE) == later
+    assert absence.joining(over, later, (), 100.0) == later
+
+
+@pytest.mark.parametrize("before", [0, 2], ids=["all were back", "two were still away"])
+def test_many_that_go_away_when_it_would_have_ended_are_counted_anew(before: int) -> None:
+    held = replace(after(before, 100.0), told=("began", "lost"))
+    later = [replace(a, since=20_000.0) for a in away(4, first=20)]
+    anew = counted(held, [*away(before), *later], absence.FLEET, {"fleet": 64}, 20_060.0)
+    assert (anew.most, anew.count, anew.wave, anew.told) == (before + 4, before + 4, 20_000.0, ())
+    assert anew.names == tuple(a.node for a in [*away(before), *later])
+    assert (anew.mostly_back, anew.all_back) == (None, None)
+    soon = counted(held, [*away(before), *later], absence.FLEET, {"fleet": 64}, 160.0)
+    assert (soon.most, soon.told) == (10, ("began", "lost"))
+
+
+@pytest.mark.parametrize("pause", ["", "fleet is paused by anna"])
+def test_who_is_not_back_has_the_whole_time_when_a_case_that_stood_goes_on(pause: str) -> None:
+    bed = Bedside(replace(one_case(), absence=after(2, 100.0))).vanishes()
+    bed.paused = pause
+    bed = bed.turns() if pause else bed.commands("hold")
+    assert bed.case.absence == after(2, 100.0)
+    bed.paused = ""
+    bed = bed.turns() if pause else bed.commands("unhold")
+    assert bed.case.absence == replace(after(2, 100.0), mostly_back=None)
+
+
+def test_a_persons_word_is_for_those_who_are_away_when_it_is_said() -> None:
+    for order in ("split", "approve"):
+        case = Bedside(one_case(), now=500.0).vanishes().commands(order, verb="REPLACE").case
+        assert case.absence is not None
+        assert case.absence.decided == 500.0
 
 
 def test_who_went_away_before_it_was_split_is_alone_and_before_it_was_closed_is_left_to_people() -> None:

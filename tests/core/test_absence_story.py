@@ -9,7 +9,9 @@ from sickbay.core.absence_story import (
     Story,
     again,
     goes_on,
+    goes_on_in,
     has_returned,
+    is_another,
     is_cut_short,
     news,
     next_news,
@@ -88,3 +90,28 @@ def test_a_story_whose_last_case_neither_ended_nor_is_open_was_cut_short_by_some
     assert not is_cut_short(replace(begun, past=past(500.0)), "absence")
     assert is_cut_short(replace(begun, past=past(500.0), last_n=2), "absence")
     assert not is_cut_short(written(begun, None), "absence")
+
+
+def stood(mostly_back: float | None, all_back: float | None = None, count: int = 0) -> Absence:
+    return Absence(("fleet",), "rack=r1", 100.0, count, 8, mostly_back=mostly_back, all_back=all_back)
+
+
+AWAY = stood(None, count=4)
+
+
+def test_those_who_go_away_in_a_case_that_stood_for_an_hour_after_most_were_back_are_told_of_anew() -> None:
+    for before in (stood(1_000.0, 1_500.0), stood(1_500.0, count=1)):
+        assert not is_another(before, AWAY, 1_500.0 + HOUR)
+        assert is_another(before, AWAY, 1_501.0 + HOUR)
+        assert goes_on_in(BEGAN, before, AWAY, 1_501.0 + HOUR) == Story(1_501.0 + HOUR, most=8)
+
+
+def test_those_who_go_away_in_it_sooner_have_come_back_and_gone_again() -> None:
+    for before in (stood(1_000.0, 1_500.0), stood(1_500.0, count=1)):
+        assert goes_on_in(BEGAN, before, AWAY, 1_500.0 + HOUR).times == 2
+
+
+def test_nothing_new_is_told_of_a_case_in_which_nobody_goes_away() -> None:
+    back = stood(1_000.0, 1_500.0)
+    assert goes_on_in(BEGAN, back, back, 1_500.0 + 5 * HOUR) == BEGAN
+    assert goes_on_in(BEGAN, AWAY, AWAY, 1_500.0 + 5 * HOUR) == BEGAN

@@ -148,6 +148,26 @@ def test_nodes_behind_a_dead_switch_are_no_stragglers_of_a_wider_cut_that_is_ove
     assert (w.facts("cordon"), w.treatments()) == ([], [])
 
 
+def test_nodes_that_lose_their_power_one_by_one_beside_a_held_absence_that_is_over_are_left_alone() -> None:
+    """Each was treated by itself: the case about many was over and could not end, so it had nobody (seed 50000194)."""
+    w = ward()
+    w.passes(600.0)
+    w.world.network.cut(names(0, 6), "both", for_s=HOUR)
+    w.passes(1200.0)
+    w.says("hold", absence_of(w))
+    w.passes(4 * HOUR)
+    w.world.network.cut_one_by_one(names(20, 6), "power", every_s=60.0, for_s=3 * HOUR)
+    w.passes(2 * HOUR)
+    assert (w.facts("cordon"), w.treatments()) == ([], [])
+    assert [n.title for n in w.run.mailbox.notices if n.level == "urgent"][-2:] == [
+        "3 nodes are away together",
+        "6 nodes have been away for an hour",
+    ]
+    w.says("unhold", absence_of(w))
+    w.ends_well(4 * HOUR)
+    assert w.treatments() == []
+
+
 def test_a_person_who_splits_the_case_has_those_still_away_treated() -> None:
     w = ward()
     w.passes(600.0)

@@ -7,7 +7,6 @@ once a pass and for each node's slice. Cost: nothing while nobody is away; then 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sickbay.controller.asking import Unsaid
@@ -17,9 +16,9 @@ from sickbay.controller.view import View
 from sickbay.core import absence as core
 from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
-from sickbay.core import keeping, one_by_one
+from sickbay.core import keeping, machine, one_by_one
 from sickbay.core.turn import Now
-from sickbay.model import Absence, Case, Node, NodeRecord, Notice, Phase, RecoveryPhase, Verb
+from sickbay.model import Absence, Case, Node, NodeRecord, Notice, Phase, RecoveryPhase
 from sickbay.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -138,13 +137,15 @@ class Absences:
         everybody = [a for a in missing if not a.alone]
         away = [a for a in everybody if not a.held]
         seen = (case and case.step, case and case.absence and case.absence.split, case and case.approved,
-                tuple(missing))  # fmt: skip
+                case and machine.is_frozen(case), tuple(missing))  # fmt: skip
         if seen == self._seen and (self.due is None or now.watch < self.due):
             return
         self._seen = seen
         company = [a for a in missing if not a.held]
         scope = core.scope_of(company, self._view.members, self._settings.controller)
         if case is not None and case.absence is not None:
+            everybody = core.joining(case.absence, everybody, scope, now.watch)
+            away = core.joining(case.absence, away, scope, now.watch)
             self._go_on(case, case.absence, away, scope, now)
         elif scope and core.lasts(away, now.watch):
             self._open([a for a in away if core.belongs(a, scope)], scope, len(company) - len(away), now)
@@ -229,7 +230,7 @@ class Absences:
             case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
         else:
             story = stories.Story(absence.since, most=absence.most)
-            case = self._telling(case, words.began(case, absence, now.wall, self._unkept()), "began")
+            case = self._telling_began(case, absence, now)
         self._missed, self._told = None, story
         # by itself, before the case: whoever deletes that does not take its number
         self._records.put_record(stories.written(record, story))
@@ -242,18 +243,20 @@ class Absences:
         mine = [a.node for a in away if core.belongs(a, counted.scope)]
         self._missed = {name: self._view.nodes[name].instance for name in mine}
         fresh, story = replace(case, absence=counted), self._story() or stories.of_old(absence)
-        if stories.has_returned(absence, counted):
-            story = stories.again(story, counted.count)
-        ending = core.ending(counted, case.approved, now.watch)
-        if ending is not None:
+        story = stories.goes_on_in(story, absence, counted, now.watch)
+        ending = core.ending(fresh, now.watch)
+        self.over = ending[0] if ending is not None else ""
+        if ending is not None:  # the case itself is ended where all cases are, by core/decide.py
             story = replace(story, most=max(story.most, counted.most))
-            self._end(*ending, case.approved, now)
+            self._view.touch_node(core.NAME)
+        elif stories.is_another(absence, counted, now.watch):
+            fresh = self._telling_began(words.again(fresh, counted, now.wall), counted, now)
         else:
             fresh, story = self._with_news(fresh, counted, story, away, now)
         grown = fresh.notices != case.notices or counted.scope != absence.scope or bool(left)
         self._keep(case, fresh, story, keeping.NOW if grown else keeping.LATER_S)
         if ending is not None and self._unkept():
-            self._drop(now)
+            self._drop(fresh, now)
 
     def _keep(self, case: Case, fresh: Case, story: stories.Story, patience: float) -> None:
         self._told = story
@@ -289,20 +292,14 @@ class Absences:
         node = self._view.nodes.get(name)
         return node is not None and node.ready and machine in ("", node.instance)
 
+    def _telling_began(self, case: Case, absence: Absence, now: Now) -> Case:
+        return self._telling(case, words.began(case, absence, now.wall, self._unkept()), "began")
+
     def _telling(self, case: Case, notice: Notice, what: str) -> Case:
         assert case.absence is not None
         self._unsaid[notice.key] = ("node", case.node, notice)
         told = replace(case.absence, told=(*case.absence.told, what))
         return replace(case, absence=told, notices=(*case.notices, notice)[-8:])
-
-    def _end(self, why: str, alone: bool, approved: Sequence[Verb], now: Now) -> None:
-        """The case itself is ended where all cases are, by core/decide.py."""
-        self.over = why
-        self._view.touch_node(core.NAME)
-        if alone:
-            ledger = self._records.ledger
-            replaced = now.watch if Verb.REPLACE in approved else ledger.replaced_at
-            self._records.put_ledger(replace(ledger, split_at=now.watch, replaced_at=replaced))
 
     # -- while a record about it cannot be read, it is kept in memory alone, and told all the same
 
@@ -311,11 +308,12 @@ class Absences:
         one = self._view.off.nodes.get(core.NAME)
         return f"{one.name} in {one.where}" if one is not None else ""
 
-    def _drop(self, now: Now) -> None:
+    def _drop(self, case: Case, now: Now) -> None:
         """Nobody decides about a case that cannot be written: without this it would never end, and who went away next
         would be counted in it without a word."""
         self._view.cases.pop(core.NAME, None)
-        self.over, self._seen, self._let_go = "", (), now.watch
+        self._let_go = now.watch
+        self.ended(case, now)
 
     def _let_people_have_it(self, case: str, now: Now) -> None:
         """Somebody deleted its record: a cancel. The record about absences carries the word of it."""
@@ -328,10 +326,11 @@ class Absences:
         self._records.put_record(replace(record, notices=keeping.owed(record.notices, (told,))))
 
     def ended(self, case: Case, now: Now) -> None:
-        """Its case is closed. Where people said abort, who is away now is theirs for a while."""
+        """Its case is closed. Not before that, who is away now is treated alone, or left to people."""
         self.over, self._seen = "", ()
-        if case.phase is Phase.DISMISSED:
-            self._leave(now)
+        ledger = core.settled(self._records.ledger, case, now.watch)
+        if ledger != self._records.ledger:
+            self._records.put_ledger(ledger)
 
     def _leave(self, now: Now) -> None:
         self._records.put_ledger(replace(self._records.ledger, left_at=now.watch))

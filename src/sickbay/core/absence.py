@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from sickbay.core import machine
 from sickbay.core.moment import how_long
 from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Phase, Place, Plan, Severity, Verb, When
 from sickbay.settings import ControllerSettings, Policy
@@ -203,7 +204,7 @@ def counted(
     """The absence as it stands: who belongs to it now, and since when most or all are back. Its scope only grows.
     `left`: so many belong to it no more though they are not back. An autoscaler that took two of four away was read as
     half of them being well again, and the other two were rebooted and replaced."""
-    many = scope
+    many, before = scope, absence
     scope = absence.scope if absence.scope == FLEET or not scope else _wider(absence.scope, scope)
     mine = [a for a in away if belongs(a, scope)]
     if left:
@@ -214,9 +215,19 @@ def counted(
             absence = replace(absence, most=len(mine), left=0, wave=_last_wave(mine))
         absence = replace(absence, scope=scope, names=_names(mine), shared=shared)
     mostly = _are_mostly_back(absence, len(mine), many=bool(many)) and not (many and _is_another(absence, mine))
+    if mine and (is_over(before, now) or (is_due(before, now) and not mostly)):
+        absence, mostly = _begun_anew(absence, mine, members), False
     return replace(
         absence, count=len(mine),
         mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),
+    )  # fmt: skip
+
+
+def _begun_anew(absence: Absence, mine: Sequence[Absentee], members: Mapping[str, int]) -> Absence:
+    """It would have ended, had nobody stopped its case: who goes away after that is another absence in it."""
+    return replace(
+        absence, shared=shared_by(mine, members), since=min(a.since for a in mine), most=len(mine), left=0,
+        names=_names(mine), wave=_last_wave(mine), told=(),
     )  # fmt: skip
 
 
@@ -258,25 +269,58 @@ def _since(before: float | None, holds: bool, now: float) -> float | None:
     return now if before is None else before
 
 
-def ending(absence: Absence, approved: Sequence[Verb], now: float) -> tuple[str, bool] | None:
-    """(why it is over, are the rest treated alone from now on), or None while it goes on."""
-    if absence.all_back is not None and now >= absence.all_back + ENDS_S:
-        return (f"all are back and have been ready for {how_long(ENDS_S)}", False)
-    if Verb.REPLACE in approved:
-        return (f"a person approved REPLACE for the {absence.count} that are still away", True)
+def ending(case: Case, now: float) -> tuple[str, float | None] | None:
+    """(why it is over; who went away until then is treated alone, None: nobody), or None while it goes on. Nothing
+    ends a case that somebody has stopped, and until it has ended nobody is treated alone: four nodes without power
+    were, for a case that was held (seed 50000194)."""
+    absence = case.absence
+    if absence is None or machine.is_frozen(case):
+        return None
+    if is_over(absence, now):
+        return (f"all are back and have been ready for {how_long(ENDS_S)}", None)
+    said = now if absence.decided is None else absence.decided
+    if Verb.REPLACE in case.approved:
+        return (f"a person approved REPLACE for the {absence.count} that are still away", said)
     if absence.split:
-        return (f"a person split it: the {absence.count} that are still away are treated one by one", True)
-    if absence.mostly_back is not None and now >= absence.mostly_back + MOSTLY_S:
+        return (f"a person split it: the {absence.count} that are still away are treated one by one", said)
+    if is_due(absence, now):
         rest = "the last one is" if absence.count == 1 else f"the other {absence.count} are"
         returned = back(absence, absence.count)
-        return (f"{returned} of {absence.most} have been back for half an hour; {rest} treated alone", True)
+        return (f"{returned} of {absence.most} have been back for half an hour; {rest} treated alone", now)
     return None
+
+
+def settled(ledger: Ledger, case: Case, now: float) -> Ledger:
+    """What the end of its case leaves in the Ledger: who is left to people, or treated alone, from now on."""
+    if case.phase is Phase.DISMISSED:
+        return replace(ledger, left_at=now)
+    why_and_until = ending(case, now)
+    until = why_and_until[1] if why_and_until is not None else None
+    if until is None:
+        return ledger
+    replaced = until if Verb.REPLACE in case.approved else ledger.replaced_at
+    return replace(ledger, split_at=until, replaced_at=replaced)
+
+
+def is_over(absence: Absence, now: float) -> bool:
+    return absence.all_back is not None and now >= absence.all_back + ENDS_S
+
+
+def is_due(absence: Absence, now: float) -> bool:
+    """Has it lasted for as long as it may? A case that somebody has stopped stays open all the same."""
+    return any(now >= at for at in next_look(absence))
 
 
 def next_look(absence: Absence) -> list[float]:
     """Watch times at which time alone ends it."""
     times = [absence.all_back + ENDS_S] if absence.all_back is not None else []
     return times + ([absence.mostly_back + MOSTLY_S] if absence.mostly_back is not None else [])
+
+
+def joining(absence: Absence, away: Sequence[Absentee], scope: Sequence[str], now: float) -> list[Absentee]:
+    """Who may belong to the open case. One that is over, and open only because somebody stopped it, takes in none but
+    those who are many by themselves: whoever goes away alone is alone."""
+    return [a for a in away if belongs(a, scope)] if is_over(absence, now) else list(away)
 
 
 # --- one node that is away alone --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sickbay.core.absence import DAY_S, LOST_S, SAME_S
+from sickbay.core.absence import DAY_S, LOST_S, SAME_S, is_due
 from sickbay.model import Absence, NodeRecord, Past, Phase
 
 OFTEN = 3  # times: then it is no accident, and people hear that it comes and goes
@@ -60,6 +60,26 @@ def again(story: Story, count: int) -> Story:
 def has_returned(before: Absence, after: Absence) -> bool:
     """All were back, for less than ends a case, and some are away again."""
     return before.all_back is not None and after.all_back is None
+
+
+def goes_on_in(story: Story, before: Absence, after: Absence, now: float) -> Story:
+    """What it is once those who are away are counted anew in a case that is open."""
+    if is_another(before, after, now):
+        return Story(now, most=after.most)
+    is_again = has_returned(before, after) or _is_taken_up(before, after, now)
+    return again(story, after.count) if is_again else story
+
+
+def is_another(before: Absence, after: Absence, now: float) -> bool:
+    """Only a case that somebody has stopped can be open so long after most were back, and people have heard nothing of
+    those who are away now."""
+    quiet_since = before.mostly_back if before.all_back is None else before.all_back
+    return _is_taken_up(before, after, now) and quiet_since is not None and now - quiet_since > SAME_S
+
+
+def _is_taken_up(before: Absence, after: Absence, now: float) -> bool:
+    """It would have ended, had nobody stopped it, and many are away again."""
+    return is_due(before, now) and after.mostly_back is None and after.all_back is None
 
 
 def news(story: Story, now: float) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sickbay.core import machine
 from sickbay.core.absence_story import Story
 from sickbay.core.naming import named
 from sickbay.model import Absence, Case, Notice
@@ -22,11 +23,29 @@ def began(case: Case, absence: Absence, at: float, unkept: str = "") -> Notice:
         f"{_nodes(absence.count)} stopped answering at the same time: {named(absence.names, NAMED, absence.most)}.",
         f"What they share: {absence.shared}. Look there first.",
         "None of them is cordoned or treated. Jobs with ranks there are not started elsewhere while those ranks may "
-        "still run and write. Who comes back goes on as before; this case ends by itself.",
+        f"still run and write. Who comes back goes on as before{_ends(case)}.",
         _choices(case, unkept),
     ]
     title = f"{absence.count} nodes are away together" if absence.count > 1 else "One more node is away"
-    return Notice(f"{case.id}/began", "urgent", title, "\n".join(body), case.id, at)
+    return Notice(f"{case.id}/{_nth(case)}", "urgent", title, "\n".join(body), case.id, at)
+
+
+AGAIN = "AGAIN"  # in the journal: others went away in a case that was over and that somebody had stopped
+
+
+def again(case: Case, absence: Absence, at: float) -> Case:
+    why = f"{_nodes(absence.count)} are away together, long after most were back; what they share: {absence.shared}"
+    return machine.note(case, AGAIN, at=at, by="sickbay", why=why)
+
+
+def _nth(case: Case) -> str:
+    """Of the words that it began: of each absence once."""
+    times = sum(entry.event == AGAIN for entry in case.journal)
+    return f"began/{times + 1}" if times else "began"
+
+
+def _ends(case: Case) -> str:
+    return "" if machine.is_frozen(case) else "; this case ends by itself"
 
 
 def lost(case: Case, absence: Absence, day: int, gpus: int, jobs: Sequence[str], at: float, unkept: str = "") -> Notice:
@@ -94,10 +113,11 @@ def _span(seconds: float) -> str:
 def _choices(case: Case, unkept: str) -> str:
     if unkept:
         return f"You may decide about it once {unkept} is mended or removed: no command about it is heard until then."
+    stopped = f" It stands still, and so does what you decide: {case.refusal}." if machine.is_frozen(case) else ""
     return (
         f"You may decide: sickbay case split {case.id} (treat those still away one by one, within the limits), "
         f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
-        "(exchange those still away)."
+        f"(exchange those still away).{stopped}"
     )
 
 

@@ -194,8 +194,9 @@ def _treatable(turn: Turn) -> Sequence[Latch]:
 
 
 def _is_mere_absence(case: Case) -> bool:
-    """Nothing was done for it yet, and nothing is held against the node but that it is away: then it is let go."""
-    untreated = case.phase in UNTREATED and not case.cancelled and not case.rungs_tried
+    """Nothing was done for it yet, and nothing is held against the node but that it is away: then it is let go. Not
+    one that a person holds: their hold would be gone when the others are back."""
+    untreated = case.phase in UNTREATED and not (case.cancelled or case.held or case.rungs_tried)
     return untreated and absence.is_only_evidence(case)
 
 

@@ -161,7 +161,9 @@ def start_rung(case: Case, verb: Verb, timeout_s: float, now: float, args: Mappi
 
 
 def renew(case: Case, *, now: float, policy: Policy) -> Case:
-    """After a freeze: the phase gets its whole time again."""
+    """After a freeze: the phase gets its whole time again, and so do those of many who are not back yet."""
+    if case.absence is not None:
+        return replace(case, absence=replace(case.absence, mostly_back=None))
     if case.deadline is None:
         return case
     rung_s = case.deadline - case.entered if case.phase is P.REPAIRING else 0.0

@@ -65,6 +65,8 @@ def _approve(turn: Turn, case: Case, command: Command) -> Case:
     tail = consent.TAKEN_UP if consent.takes_up(case, verbs) else consent.but(case, verbs)
     words = f"{', '.join(verbs)} is approved: {command.why or 'no reason given'}"
     case = _note(turn, case, command, f"{words}; {tail}" if tail else words)
+    if case.absence is not None and Verb.REPLACE in verbs:
+        case = replace(case, absence=replace(case.absence, decided=turn.ctx.now.watch))
     return replace(_may_evict(case, verbs), approved=(*case.approved, *verbs), retry_at=None)
 
 
@@ -117,7 +119,8 @@ def _reopened(turn: Turn, case: Case, command: Command) -> Case:
 def _split(turn: Turn, case: Case, command: Command) -> Case:
     if case.absence is None:
         return _note(turn, case, command, "it is not about many nodes that are away: there is nothing to split")
-    return replace(_note(turn, case, command), absence=replace(case.absence, split=True))
+    decided = replace(case.absence, split=True, decided=turn.ctx.now.watch)
+    return replace(_note(turn, case, command), absence=decided)
 
 
 def _refuse(turn: Turn, case: Case, command: Command) -> Case:
