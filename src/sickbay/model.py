@@ -675,7 +675,9 @@ class Ledger:
     split_at: float = -1.0  # watch time: who has been away since then or longer is treated alone
     left_at: float = -1.0  # likewise, left to people for `policy.quiet_s`: they closed the case about them
     sightings: tuple[Sighting, ...] = ()  # of the last three days, the newest: a slow roll-out outlives a leader
-    replaced_at: float = -1.0  # likewise, replaced: a person approved it for all of them
+    replaced_at: float = -1.0  # likewise, replaced: a person approved it for all of them, in the case that comes next
+    replaced_from: float = -1.0  # whoever was away at this watch time was treated alone, or left to people, even then
+    replaced_scope: tuple[str, ...] = ()  # what those share whom the approval was for
     unattended: Mapping[str, str] = field(default_factory=dict)  # "node n1", left alone by an error of ours -> which
     notices: tuple[Notice, ...] = ()
     cluster: str = ""

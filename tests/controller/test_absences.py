@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sickbay.model import Case, Command, Notice, Phase, Verb
+from sickbay.model import Case, Command, Ledger, Notice, Pause, Phase, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
@@ -122,6 +122,56 @@ def test_a_person_approves_replace_for_all_of_them() -> None:
     shift.passes(3 * HOUR)  # some REPLACE wait: windows still hold
     assert {a.place.node for a in shift.door.called(Verb.REPLACE)} == set(NAMES[:5])
     assert shift.door.called(Verb.REBOOT) == []
+
+
+def a_careful_shift(**policy: Any) -> Shift:
+    """REPLACE needs a person's word, as it does by default."""
+    careful = a_policy(approval=("REPLACE",), max_out=Limit(), max_out_fleet=Limit(), **policy)
+    return Shift(Door(*(a_node(name) for name in NAMES)), policy=careful).passes(30.0)
+
+
+def replaced(shift: Shift) -> set[str]:
+    return {a.place.node for a in shift.door.called(Verb.REPLACE)}
+
+
+def test_an_approval_for_all_of_them_ends_with_the_case_of_each() -> None:
+    """Sixteen healthy machines were replaced five hours after the person had let every case go."""
+    shift = go(a_careful_shift(quiet_s=2 * HOUR, at_once=Limit(count=1)), *NAMES[:5]).passes(HOUR)
+    orders(shift, "approve", verb="REPLACE")
+    shift.passes(2 * MINUTE)
+    before = replaced(shift)
+    for name in NAMES[:5]:
+        if (case := shift.case(name)) is not None:
+            shift.store.create(Command(f"abort-{name}", "abort", case.id, "anna", "leave them to me", 0.0))
+    shift.passes(12 * HOUR)
+    assert replaced(shift) == before
+
+
+def test_an_approval_for_all_of_them_is_not_one_for_those_who_were_left_to_people_before() -> None:
+    shift = go(a_careful_shift(quiet_s=2 * HOUR), *NAMES[:5]).passes(HOUR)
+    orders(shift, "abort")
+    go(shift.passes(10 * MINUTE), *NAMES[5:10]).passes(30 * MINUTE)
+    shift.store.create(Command("approve-2", "approve", "absence.2", "anna", "exchange", 0.0, {"verb": "REPLACE"}))
+    shift.passes(12 * HOUR)
+    assert replaced(shift) == set(NAMES[5:10])
+
+
+def test_while_its_case_is_held_an_approval_replaces_nobody() -> None:
+    shift = go(a_careful_shift(), *NAMES[:5]).passes(HOUR)
+    orders(shift, "hold")
+    orders(shift.passes(MINUTE), "approve", verb="REPLACE")
+    go(shift.passes(HOUR), NAMES[7]).passes(3 * HOUR)
+    assert treated(shift) == set()
+    orders(shift, "unhold")
+    assert replaced(shift.passes(3 * HOUR)) >= set(NAMES[:5])
+
+
+def test_while_a_pause_lasts_a_split_makes_nobody_a_node_of_its_own() -> None:
+    shift = go(a_careful_shift(), *NAMES[:5]).passes(HOUR)
+    shift.store.create(Pause("fleet", "anna", "a freeze", 0.0))
+    orders(shift.passes(MINUTE), "split")
+    go(shift.passes(HOUR), *NAMES[5:8]).passes(HOUR)
+    assert shift.store.get(Ledger, "ledger").value.split_at == -1.0
 
 
 def test_four_that_leave_and_one_that_is_missed_are_not_many() -> None:

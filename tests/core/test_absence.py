@@ -299,7 +299,7 @@ def test_what_nobody_has_decided_yet_holds_for_nobody() -> None:
     none = Ledger()
     assert not absence.is_left(none.left_at, none, 60.0, 10.0)
     assert not absence.is_alone(none.split_at, none)
-    assert not absence.is_exchanged(none.replaced_at, none)
+    assert not absence.is_exchanged(absence.Absentee("n1", none.replaced_at, ()), none)
     assert not absence.is_alone(0.0, Ledger())
 
 

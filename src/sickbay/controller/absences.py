@@ -18,7 +18,7 @@ from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
 from sickbay.core import keeping, machine, one_by_one
 from sickbay.core.turn import Now
-from sickbay.model import Absence, Case, Node, NodeRecord, Notice, Phase, RecoveryPhase
+from sickbay.model import Absence, Case, Ledger, Node, NodeRecord, Notice, Phase, RecoveryPhase
 from sickbay.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,12 @@ class Absences:
             return Member(since, "people closed the case about the nodes that went away with it, and look after it")
         node = self._view.nodes.get(name)
         witness = self._witness(node, since, heartbeats) if node is not None and not node.ready else ""
-        return Member(since, exchange=core.is_exchanged(since, ledger), witness=witness)
+        return Member(since, exchange=node is not None and self._is_exchanged(node, since, ledger), witness=witness)
+
+    def _is_exchanged(self, node: Node, since: float, ledger: Ledger) -> bool:
+        known = self._view.records.get(node.name)
+        absentee = core.Absentee(node.name, since, core.keys_of(node))
+        return core.is_exchanged(absentee, ledger, known.value.past if known else ())
 
     def excuses(self, name: str, now: Now) -> bool:
         """Was it away with many others a moment ago? Then that its ranks were silent says nothing about it."""
@@ -328,7 +333,7 @@ class Absences:
     def ended(self, case: Case, now: Now) -> None:
         """Its case is closed. Not before that, who is away now is treated alone, or left to people."""
         self.over, self._seen = "", ()
-        ledger = core.settled(self._records.ledger, case, now.watch)
+        ledger = core.settled(self._records.ledger, case, self._settings.policy.quiet_s, now.watch)
         if ledger != self._records.ledger:
             self._records.put_ledger(ledger)
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from sickbay.core import machine
 from sickbay.core.moment import how_long
-from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Phase, Place, Plan, Severity, Verb, When
+from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Past, Phase, Place, Plan, Severity, Verb, When
 from sickbay.settings import ControllerSettings, Policy
 
 NAME = "absence"  # what its case and its record are about, where others name a node
@@ -103,9 +103,12 @@ def is_left(since: float, ledger: Ledger, quiet_s: float, now: float) -> bool:
     return NEVER < since <= ledger.left_at and now < ledger.left_at + quiet_s
 
 
-def is_exchanged(since: float, ledger: Ledger) -> bool:
-    """Did a person approve REPLACE for all who were away then?"""
-    return NEVER < since <= ledger.replaced_at
+def is_exchanged(absentee: Absentee, ledger: Ledger, past: Sequence[Past] = ()) -> bool:
+    """Did a person approve REPLACE for it, with all of those that were away then? That word is for one case: once a
+    case of its own has ended since, sixteen machines that people had let go were replaced hours later."""
+    if not ledger.replaced_from < absentee.since <= ledger.replaced_at or not belongs(absentee, ledger.replaced_scope):
+        return False
+    return all(p.ended < ledger.replaced_at for p in past)
 
 
 # --- are they many, and what do they share ----------------------------------------------------------------------------
@@ -290,16 +293,23 @@ def ending(case: Case, now: float) -> tuple[str, float | None] | None:
     return None
 
 
-def settled(ledger: Ledger, case: Case, now: float) -> Ledger:
+def settled(ledger: Ledger, case: Case, quiet_s: float, now: float) -> Ledger:
     """What the end of its case leaves in the Ledger: who is left to people, or treated alone, from now on."""
     if case.phase is Phase.DISMISSED:
         return replace(ledger, left_at=now)
     why_and_until = ending(case, now)
     until = why_and_until[1] if why_and_until is not None else None
-    if until is None:
+    if until is None or case.absence is None:
         return ledger
-    replaced = until if Verb.REPLACE in case.approved else ledger.replaced_at
-    return replace(ledger, split_at=until, replaced_at=replaced)
+    if Verb.REPLACE in case.approved:
+        ledger = _exchanging(ledger, case.absence.scope, quiet_s, until)
+    return replace(ledger, split_at=until)
+
+
+def _exchanging(ledger: Ledger, scope: tuple[str, ...], quiet_s: float, at: float) -> Ledger:
+    """A person approved REPLACE for those who are away now and share that: for nobody who was somebody else's before."""
+    left = ledger.left_at if at < ledger.left_at + quiet_s else NEVER
+    return replace(ledger, replaced_at=at, replaced_from=max(ledger.split_at, left), replaced_scope=scope)
 
 
 def is_over(absence: Absence, now: float) -> bool:
