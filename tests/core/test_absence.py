@@ -242,12 +242,12 @@ def test_nothing_ends_a_case_that_somebody_has_stopped(stopped: dict[str, bool])
 def test_until_its_case_has_ended_nobody_is_treated_alone_or_left_to_people() -> None:
     ledger, rest = a_ledger(), after(2, 100.0)
     ended = replace(one_case(), absence=rest, phase=Phase.RESOLVED)
-    assert absence.settled(ledger, ended, 5_000.0) == replace(ledger, split_at=5_000.0)
-    assert absence.settled(ledger, replace(ended, held=True), 5_000.0) == ledger
-    assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 5_000.0) == ledger
-    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 5_000.0) == replace(ledger, left_at=5_000.0)
+    assert absence.settled(ledger, ended, 3_600.0, 5_000.0) == replace(ledger, split_at=5_000.0)
+    assert absence.settled(ledger, replace(ended, held=True), 3_600.0, 5_000.0) == ledger
+    assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 3_600.0, 5_000.0) == ledger
+    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0) == replace(ledger, left_at=5_000.0)
     exchanged = replace(ended, absence=replace(rest, decided=90.0), approved=(Verb.REPLACE,))
-    assert absence.settled(ledger, exchanged, 5_000.0) == replace(ledger, split_at=90.0, replaced_at=90.0)
+    assert absence.settled(ledger, exchanged, 3_600.0, 5_000.0) == replace(ledger, split_at=90.0, replaced_at=90.0)
 
 
 def test_one_that_is_over_and_held_takes_in_only_those_who_are_many() -> None:
