@@ -246,8 +246,10 @@ def test_until_its_case_has_ended_nobody_is_treated_alone_or_left_to_people() ->
     assert absence.settled(ledger, replace(ended, held=True), 3_600.0, 5_000.0) == ledger
     assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 3_600.0, 5_000.0) == ledger
     assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0) == replace(ledger, left_at=5_000.0)
-    exchanged = replace(ended, absence=replace(rest, decided=90.0), approved=(Verb.REPLACE,))
-    assert absence.settled(ledger, exchanged, 3_600.0, 5_000.0) == replace(ledger, split_at=90.0, replaced_at=90.0)
+    exchanged = absence.settled(
+        ledger, replace(ended, absence=replace(rest, decided=90.0), approved=(Verb.REPLACE,)), 3_600.0, 5_000.0
+    )
+    assert (exchanged.split_at, exchanged.replaced_at, exchanged.replaced_scope) == (90.0, 90.0, rest.scope)
 
 
 def test_one_that_is_over_and_held_takes_in_only_those_who_are_many() -> None:

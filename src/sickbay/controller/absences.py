@@ -38,8 +38,9 @@ class Absences:
     def __init__(self, view: View, records: Records, settings: Settings, unsaid: Unsaid) -> None:
         self._view, self._records, self._settings = view, records, settings
         self._unsaid = unsaid
+        self._unwritten = NodeRecord(core.NAME, cluster=settings.cluster)
         self._boots: dict[str, str] = {}  # of members, when they went away
-        self._members: set[str] = set()
+        self.members: frozenset[str] = frozenset()  # who is away together with many
         self._missed: dict[str, str] | None = None  # who is counted in its case, and which machine it is
         self._back: dict[str, float] = {}  # who was one, and since when he is not
         self._seen: tuple[object, ...] = ()
@@ -56,7 +57,7 @@ class Absences:
         if name not in self._view.away or since is None:
             return Member()
         ledger, case = self._records.ledger, self._case()
-        if name in self._members and case is not None:
+        if name in self.members and case is not None:
             return Member(since, f"it is away together with many others ({case.id}): nothing is done to it")
         if self._is_left(since, now):
             return Member(since, "people closed the case about the nodes that went away with it, and look after it")
@@ -71,7 +72,7 @@ class Absences:
 
     def excuses(self, name: str, now: Now) -> bool:
         """Was it away with many others a moment ago? Then that its ranks were silent says nothing about it."""
-        return name in self._members or now.watch - self._back.get(name, float("-inf")) <= core.SAME_S
+        return name in self.members or now.watch - self._back.get(name, float("-inf")) <= core.SAME_S
 
     def forbids(self, case: Case, now: Now, heartbeats: Heartbeats) -> str:
         """Why a node that went away alone is not taken out, or not treated, now; "" when it may be."""
@@ -110,14 +111,12 @@ class Absences:
         return f"{moving[0]}, which has ranks on it, still makes steps" if moving else ""
 
     @property
-    def members(self) -> frozenset[str]:
-        return frozenset(self._members)
-
-    @property
     def out_by_nobody(self) -> frozenset[str]:
         """Who counts as out without having been taken out by anybody. Whoever carries our mark was, and stays out when
         the others are back, also if the record of it was deleted meanwhile (seed 720092)."""
-        return frozenset(n for n in self._members if (node := self._view.nodes.get(n)) is None or not node.mark)
+        if not self.members:
+            return self.members
+        return frozenset(n for n in self.members if (node := self._view.nodes.get(n)) is None or not node.mark)
 
     def _case(self) -> Case | None:
         stored = self._view.cases.get(core.NAME)
@@ -132,7 +131,7 @@ class Absences:
         case = self._case()
         if case is None and not self._unkept() and stories.is_cut_short(self._record(), core.NAME):
             self._let_people_have_it(f"{core.NAME}.{self._record().last_n}", now)  # deleted while nobody led
-        if not self._view.away and case is None and not self._members:
+        if not self._view.away and case is None and not self.members:
             self._close_story(now)
             self._ask_for(self._over_at())
             return
@@ -162,7 +161,7 @@ class Absences:
 
     def _record(self) -> NodeRecord:
         known = self._view.records.get(core.NAME)
-        return known.value if known else NodeRecord(core.NAME, cluster=self._settings.cluster)
+        return known.value if known else self._unwritten
 
     def _story(self) -> stories.Story | None:
         return stories.read(self._record()) or (self._told if self._unkept() else None)
@@ -344,16 +343,16 @@ class Absences:
         """Who belongs to it now; those who joined or left have a decision to make of their own."""
         case = self._case()
         scope = case.absence.scope if case is not None and case.absence is not None else ()
-        members = {a.node for a in away if core.belongs(a, scope)} if scope else set()
-        for name in sorted(members ^ self._members):
+        members = frozenset(a.node for a in away if core.belongs(a, scope)) if scope else frozenset()
+        for name in sorted(members ^ self.members):
             self._view.touch_node(name)
-        for name in members - self._members:
+        for name in members - self.members:
             self._boots[name] = self._view.nodes[name].boot_id
-        for name in self._members - members:
+        for name in self.members - members:
             self._came_back(name)
             self._back[name] = now.watch
         self._back = {name: at for name, at in self._back.items() if now.watch - at <= core.SAME_S}
-        self._members = members
+        self.members = members
         self.due = self._next_look(case, now)
         self._view.due("node", core.NAME, self.due)
 
@@ -374,12 +373,12 @@ class Absences:
         return min((t for t in times if t > now.watch), default=None)
 
     def _gpus(self, away: list[core.Absentee]) -> int:
-        return sum(self._view.nodes[a.node].gpus_expected for a in away if a.node in self._members)
+        return sum(self._view.nodes[a.node].gpus_expected for a in away if a.node in self.members)
 
     def _jobs_hurt(self) -> tuple[str, ...]:
         """Jobs with nodes among those away that do not run."""
         hurt = [
             job for job, stored in self._view.recoveries.items()
-            if stored.value.phase is not RecoveryPhase.RUNNING and self._members.intersection(stored.value.nodes)
+            if stored.value.phase is not RecoveryPhase.RUNNING and self.members.intersection(stored.value.nodes)
         ]  # fmt: skip
         return tuple(sorted(hurt))

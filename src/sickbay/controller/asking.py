@@ -74,6 +74,8 @@ class Asking(ABC):
 
     def unsay(self, owners: set[str]) -> None:
         """What was decided for these was dropped, and with it what it had to say; what was read again counts."""
+        if not owners:
+            return
         for key in [key for key, letter in self._unsaid.items() if letter[1] in owners]:
             del self._unsaid[key]  # in place: the monitor writes into the same book
         for owner in sorted(owners):
@@ -87,11 +89,15 @@ class Asking(ABC):
         self._unsaid.update({notice.key: (kind, owner, notice) for notice in notices})
 
     def letters(self) -> list[tuple[str, str, str, Notice]]:
+        if not self._unsaid:
+            return []
         letters = [(key, kind, owner, notice) for key, (kind, owner, notice) in self._unsaid.items()]
         self._unsaid.clear()
         return letters
 
     def _askable(self) -> list[tuple[str, Action]]:
+        if not self._waiting:
+            return []
         found = [(owner, self.pending(owner)) for owner in self._waiting if self._may_ask(owner)]
         return [(owner, action) for owner, action in found if action is not None]
 

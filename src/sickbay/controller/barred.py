@@ -24,6 +24,8 @@ class Barred:
 
     def hear(self, requests: Sequence[admit.Request], refused: Mapping[str, admit.Refusal]) -> None:
         """Who asked in this pass, and was refused because a setting allows none (in time)."""
+        if not (requests or self._waiting):
+            return
         for request in requests:
             self._waiting.pop(request.case, None)
             refusal, case = refused.get(request.case), self._view.case_by_id(request.case)
@@ -41,6 +43,8 @@ class Barred:
 
     def notices(self, now: Now) -> Iterator[Notice]:
         """One for each bar that has news."""
+        if not (self._waiting or self._since):
+            return
         bars: dict[crowd.Bar, list[tuple[crowd.Waiter, str]]] = defaultdict(list)
         for waiter, bar, why, _ in self._waiting.values():
             bars[bar].append((waiter, why))

@@ -102,7 +102,7 @@ class Containment:
 
     def named(self) -> dict[str, str]:
         """The first of them, for the record: whoever lists nodes shall not take them for attended."""
-        return dict(sorted(self.unattended().items())[:MOST_NAMED])
+        return dict(sorted(self.unattended().items())[:MOST_NAMED]) if self._resting else {}
 
     def notices(self, now: Now) -> list[Notice]:
         """What is to be told now: each once a day, and many alike as one. They are on no record, for a record may be

@@ -28,6 +28,8 @@ class Crowd:
 
     def hear(self, requests: Sequence[admit.Request], refused: Mapping[str, admit.Refusal]) -> None:
         """Who asked in this pass, and was refused because a limit is full."""
+        if not (requests or self._waiting):
+            return
         for request in requests:
             self._waiting.pop(request.case, None)
             refusal = refused.get(request.case)
@@ -43,6 +45,8 @@ class Crowd:
 
     def notices(self, ledger: Ledger, counts: admit.Counts, now: Now) -> Iterator[Notice]:
         """One for each full limit that has news."""
+        if not (self._waiting or self._since):
+            return
         scopes: dict[str, list[tuple[crowd.Waiter, admit.Refusal]]] = defaultdict(list)
         for waiter, refusal in self._waiting.values():
             scopes[refusal.full].append((waiter, refusal))
@@ -65,6 +69,8 @@ class Crowd:
 
     def log(self, refused: Mapping[str, admit.Refusal]) -> None:
         """Why each one waits: once for a case and phase, though it is refused every minute."""
+        if not refused:
+            return
         self._logged = {
             (case_id, phase) for case_id, phase in self._logged if self._view.case_by_id(case_id) is not None
         }

@@ -315,7 +315,7 @@ class Desk(Asking):
         """Seats first, in the Ledger; then the cases that got one move."""
         self._sweep(now)
         requests, refused = self._requests(now)
-        counts = replace(self._view.counts(), absent=self._absences.out_by_nobody)
+        counts = self._view.counts(self._absences.out_by_nobody)
         admitted = admission.admit(requests, self._ledger, counts, self._settings.policy_for, now.watch)
         ledger = admission.trip(admitted.ledger, self._settings.policy, self._escalated, now.watch)
         self._crowd.hear(requests, admitted.refused)
@@ -461,6 +461,8 @@ class Desk(Asking):
         """Once a day of what people have stopped for long; what cannot be read has a notice of its own."""
         pauses = [pause for scope, pause in self._view.pauses.items() if scope not in self._view.off.scopes]
         cases = [case for case in self._view.open_cases() if case.held or case.paused]
+        if not (pauses or cases or self._told_keys):
+            return []
         due = {n.key: n for n in reminders.due(pauses, cases, self._jobs_down(now), now.wall)}
         fresh = [notice for key, notice in due.items() if key not in self._told_keys]
         self._told_keys -= {key for key in self._told_keys if key.startswith("reminder/") and key not in due}

@@ -70,6 +70,8 @@ def _scope(one: Unread) -> str:
 
 def notices(off: HandsOff, told: set[str], wall: float) -> Iterator[Notice]:
     """One for each; again only after it could be read in between. `told` is the caller's memory of it."""
+    if not (off.unread or told):
+        return
     keys = {f"unread/{one.kind.__name__}/{one.key}": one for one in off.unread}
     told -= {key for key in told if key.startswith("unread/") and key not in keys}
     for key, one in keys.items():

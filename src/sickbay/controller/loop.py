@@ -167,7 +167,7 @@ class Controller:
     def _follow(self, rule: str, now: Now, work: Callable[[Now], None]) -> bool:
         """One part of the pass. False if it raised, or did so a while ago: the rest goes on without it."""
         return not self.containment.rests("rule", rule, now) and self.containment.run(
-            "rule", rule, now, lambda: work(now)
+            "rule", rule, now, partial(work, now)
         )
 
     def _advance(self) -> None:
@@ -238,9 +238,9 @@ class Controller:
 
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
-        every = AT_WORK_S if self._desk.is_at_work() else SAVE_S
-        alone = self.containment.named()
-        due = self._watch - self._saved_watch >= every or alone != self.records.ledger.unattended
+        unsaved, alone = self._watch - self._saved_watch, self.containment.named()
+        due = unsaved >= SAVE_S or (unsaved >= AT_WORK_S and self._desk.is_at_work())
+        due = due or alone != self.records.ledger.unattended
         if due and not self.containment.rests("rule", LEDGER, now):
             ledger = replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall, unattended=alone)
             self.records.put_ledger(ledger)

@@ -220,15 +220,16 @@ class Monitor:
     def are_silent(self, pool: str) -> bool:
         """More than a tenth of a pool's instruments say nothing: that is about instruments, not about nodes."""
         count = len(self._silent[pool])
+        if count < SILENT_LEAST:
+            return False
         share = count / max(1, self._view.members.get(f"pool:{pool}", 0))
-        return count >= SILENT_LEAST and share > self._settings.controller.silent_share
+        return share > self._settings.controller.silent_share
 
     def tell_silence(self, now: Now, told: set[str]) -> tuple[Notice, ...]:
         """One notice per pool and day."""
         notices = []
         for pool in sorted(self._silent):
-            key = f"silent/{pool}/{int(now.watch // 86_400)}"
-            if key not in told and self.are_silent(pool):
+            if self.are_silent(pool) and (key := f"silent/{pool}/{int(now.watch // 86_400)}") not in told:
                 told.add(key)
                 notices.append(explain.silence(pool, sorted(self._silent[pool]), key, now.wall))
         return tuple(notices)

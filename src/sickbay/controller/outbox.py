@@ -160,7 +160,7 @@ class Outbox:
         return max(self._lines[name].due, letter.due.get(name, float("-inf")), waits)
 
     def _due(self, name: str, now: float) -> list[_Letter]:
-        if self._lines[name].due > now:
+        if not self._waiting or self._lines[name].due > now:
             return []
         with self._lock:
             due = [box for box in self._waiting.values() if name in box.owed and box.due.get(name, now) <= now]
@@ -194,6 +194,8 @@ class Outbox:
     # --- settling -----------------------------------------------------------------------------------------------------
 
     def _settled(self, now: float) -> list[str]:
+        if not (self._waiting or self._again):
+            return []
         with self._lock:
             done = [key for key, letter in self._waiting.items() if self._is_settled(letter, now)]
             done += [key for first in done for key in self._waiting.pop(first).keys]

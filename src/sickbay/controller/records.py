@@ -370,7 +370,8 @@ class Records:
         for name in due:
             del self._drafts[name]
         for wave in range(WAVES):
-            self._write([draft for draft in due.values() if draft.wave == wave], due)
+            if drafts := [draft for draft in due.values() if draft.wave == wave]:
+                self._write(drafts, due)
         return LEDGER in due
 
     def _write(self, drafts: list[Draft], due: dict[tuple[str, str], Draft]) -> None:

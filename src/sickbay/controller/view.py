@@ -294,8 +294,8 @@ class View:
 
     # -- questions
 
-    def counts(self) -> Counts:
-        return Counts(self.members, self.down)
+    def counts(self, absent: frozenset[str] = frozenset()) -> Counts:
+        return Counts(self.members, self.down, absent)
 
     def case_by_id(self, case_id: str) -> Case | None:
         """The open case of this name; its node may have another by now."""

@@ -15,6 +15,7 @@ from sickbay.model import Absence, NodeRecord, Past, Phase
 
 OFTEN = 3  # times: then it is no accident, and people hear that it comes and goes
 PREFIX = "absence/"  # of its keys in NodeRecord.told
+BEGAN = f"{PREFIX}began"
 UNTOLD = -1  # people know that it began, and nothing more
 
 
@@ -27,10 +28,10 @@ class Story:
 
 
 def read(record: NodeRecord) -> Story | None:
-    told = {key.removeprefix(PREFIX): value for key, value in record.told.items() if key.startswith(PREFIX)}
-    if "began" not in told:
+    told = record.told
+    if BEGAN not in told:
         return None
-    return Story(told["began"], *(int(told.get(key, 0)) for key in ("times", "most", "day")))
+    return Story(told[BEGAN], *(int(told.get(f"{PREFIX}{key}", 0)) for key in ("times", "most", "day")))
 
 
 def written(record: NodeRecord, story: Story | None) -> NodeRecord:
@@ -101,17 +102,16 @@ def ended_at(past: Sequence[Past], let_go: float) -> float:
 
 def is_cut_short(record: NodeRecord, name: str) -> bool:
     """Asked where no case is open: the last one has not ended, and its story goes on. So somebody deleted it."""
-    ended = [past.case for past in record.past]
-    return read(record) is not None and f"{name}.{record.last_n}" not in ended
+    return read(record) is not None and all(past.case != f"{name}.{record.last_n}" for past in record.past)
 
 
 def over_at(story: Story | None, past: Sequence[Past], let_go: float) -> float | None:
     """When it is over if nobody goes away until then; None while nothing has ended, or if people closed it: they know
     that."""
-    ended = ended_at(past, let_go)
-    if story is None or ended < story.began:
+    if story is None:
         return None
-    return None if _is_closed(past, ended) else ended + SAME_S
+    ended = ended_at(past, let_go)
+    return None if ended < story.began or _is_closed(past, ended) else ended + SAME_S
 
 
 def _is_closed(past: Sequence[Past], ended: float) -> bool:

@@ -344,13 +344,12 @@ def _with_grants_back(ledger: Ledger, held: Sequence[tuple[Seat, Case | None]], 
 
 def trip(ledger: Ledger, policy: Policy, escalated: int, now: float) -> Ledger:
     """Count escalations; too many in a window open the breaker, a quiet period closes it."""
-    times = recent(ledger, "fleet/escalated", policy, now)
     if escalated:
-        times = (*times, *(now for _ in range(escalated)))
+        times = (*recent(ledger, "fleet/escalated", policy, now), *(now for _ in range(escalated)))
         ledger = replace(ledger, windows={**ledger.windows, "fleet/escalated": times})
-    if len(times) >= policy.breaker_failures and escalated:
-        why = f"{len(times)} cases were escalated within {how_long(policy.window_s)}"
-        return replace(ledger, breaker=why, breaker_until=now + policy.breaker_quiet_s)
+        if len(times) >= policy.breaker_failures:
+            why = f"{len(times)} cases were escalated within {how_long(policy.window_s)}"
+            return replace(ledger, breaker=why, breaker_until=now + policy.breaker_quiet_s)
     if ledger.breaker and now >= ledger.breaker_until:
         return replace(ledger, breaker="", breaker_until=0.0)
     return ledger

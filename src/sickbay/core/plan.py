@@ -6,6 +6,7 @@ Called when a case opens and when a new finding merges into it. Ladders are data
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 
 from sickbay.catalog import Catalog
 from sickbay.model import TREATMENTS, Case, Diagnosis, Node, Phase, Plan, Rung, Severity, Verb
@@ -81,9 +82,13 @@ def allowed(
 
 def level(policy: Policy) -> frozenset[Verb]:
     """Verbs up to `policy.max_verb`. What neither takes a node nor treats it is always allowed."""
-    top = LEVELS.index(policy.max_verb)
-    beyond = frozenset(Verb(name) for name in LEVELS[top + 1 :])
-    return frozenset(Verb) - beyond
+    return _up_to(policy.max_verb)
+
+
+@cache
+def _up_to(max_verb: str) -> frozenset[Verb]:
+    beyond = LEVELS[LEVELS.index(max_verb) + 1 :]
+    return frozenset(verb for verb in Verb if verb.value not in beyond)
 
 
 def timeout_of(plan: Plan, verb: Verb) -> float:

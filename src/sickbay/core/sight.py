@@ -115,6 +115,8 @@ def _tell_remarks(turn: Turn, remarks: tuple[Finding, ...]) -> None:
             continue
         told[finding.code] = now.watch
         notices.append(explain.remark(finding, fault, now.wall))
+    if len(notices) == len(turn.record.notices):
+        return
     if len(told) > 64:
         told = dict(sorted(told.items(), key=lambda kv: kv[1])[-64:])
     turn.record = replace(turn.record, told=told, notices=keeping.owed(notices))
