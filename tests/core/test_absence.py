@@ -245,7 +245,9 @@ def test_until_its_case_has_ended_nobody_is_treated_alone_or_left_to_people() ->
     assert absence.settled(ledger, ended, 3_600.0, 5_000.0) == replace(ledger, split_at=5_000.0)
     assert absence.settled(ledger, replace(ended, held=True), 3_600.0, 5_000.0) == ledger
     assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 3_600.0, 5_000.0) == ledger
-    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0) == replace(ledger, left_at=5_000.0)
+    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0) == replace(
+        ledger, left_at=5_000.0
+    )
     exchanged = absence.settled(
         ledger, replace(ended, absence=replace(rest, decided=90.0), approved=(Verb.REPLACE,)), 3_600.0, 5_000.0
     )

@@ -307,7 +307,7 @@ def settled(ledger: Ledger, case: Case, quiet_s: float, now: float) -> Ledger:
 
 
 def _exchanging(ledger: Ledger, scope: tuple[str, ...], quiet_s: float, at: float) -> Ledger:
-    """A person approved REPLACE for those who are away now and share that: for nobody who was somebody else's before."""
+    """A person approved REPLACE for those who are away now and share that: for nobody who was another's before."""
     left = ledger.left_at if at < ledger.left_at + quiet_s else NEVER
     return replace(ledger, replaced_at=at, replaced_from=max(ledger.split_at, left), replaced_scope=scope)
 
