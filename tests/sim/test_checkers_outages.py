@@ -112,7 +112,7 @@ def test_many_are_those_who_are_away_now_also_if_they_went_one_by_one() -> None:
     assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[-1]
 
 
-@pytest.mark.parametrize("why", ["taken away", "held", "down", "well"])
+@pytest.mark.parametrize("why", ["taken away", "exchanged", "held", "down", "well"])
 def test_who_is_taken_away_held_by_somebody_or_down_before_is_nobodys_company(why: str) -> None:
     ward = unwatched()
     if why == "down":
@@ -121,10 +121,12 @@ def test_who_is_taken_away_held_by_somebody_or_down_before_is_nobodys_company(wh
     if why == "held":
         ward.world.people.cordon(names(1, 1)[0])
     for i in range(3):
-        ward.world.network.cut(names(i + 1, 1), "control", 7200.0)
+        ward.world.network.cut(names(i + 1, 1), "control", 7200.0, stays=why == "exchanged")
         ward.passes(600.0)
         if why == "taken away" and not i:
             ward.world.people.terminate(names(1, 1)[0])
+        if why == "exchanged" and not i:  # its successor is cut off as well, and shown to nobody
+            ward.world.people.terminate(names(1, 1)[0], successor_after_s=300.0)
     treats(ward, node=names(3, 1)[0])
     assert bool(complaints(ward, "HealthyLeftAlone")) is (why == "well")
 

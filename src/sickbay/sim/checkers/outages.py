@@ -54,8 +54,8 @@ class _Absent(Checker):
             self._come_back(names, fact.t)
         if fact.kind in ("order", "person") and str(fact.detail.get("case", "")).startswith("absence."):
             self._let_go(str(fact.detail["act"]), fact.t)
-        if fact.kind == "joined" and (node := self.world.nodes[fact.node]).reachable and node.powered:
-            self.cut_now.pop(fact.node, None)  # another machine, which the cut has not reached
+        if fact.kind == "joined":  # another machine: the cut has not reached it, or it is shown to nobody before it ends
+            self.cut_now.pop(fact.node, None)
             self._forget_moment(fact.t)
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._forget_moment(fact.t)
