@@ -54,7 +54,7 @@ class _Absent(Checker):
             self._come_back(names, fact.t)
         if fact.kind in ("order", "person") and str(fact.detail.get("case", "")).startswith("absence."):
             self._let_go(str(fact.detail["act"]), fact.t)
-        if fact.kind == "joined":  # another machine: the cut has not reached it, or it is shown to nobody before it ends
+        if fact.kind == "joined":  # another machine: not cut off, or shown to nobody before that ends
             self.cut_now.pop(fact.node, None)
             self._forget_moment(fact.t)
         if fact.kind == "person" and fact.detail["act"] == "terminate":
