@@ -258,7 +258,8 @@ class Desk(Asking):
             _log_moves(before, case)
             self._seats_stale = True
             self._escalated += case.phase is Phase.ESCALATED and not case.factor
-            for job in {j for n in (self._view.nodes.get(case.node),) if n for j in n.jobs}:
+            node = self._view.nodes.get(case.node)
+            for job in node.jobs if node else ():
                 self._view.touch_job(job)
         self._owe("node", case.node, case.notices)
         if d.ended and case.absence is not None:
