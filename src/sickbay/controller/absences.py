@@ -14,6 +14,7 @@ from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import absence as core
+from sickbay.core import absence_memory as memories
 from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
 from sickbay.core import keeping, machine, one_by_one
@@ -39,12 +40,8 @@ class Absences:
         self._view, self._records, self._settings = view, records, settings
         self._unsaid = unsaid
         self._unwritten = NodeRecord(core.NAME, cluster=settings.cluster)
-        self._boots: dict[str, str] = {}  # of members, when they went away
-        self.members: frozenset[str] = frozenset()  # who is away together with many
-        self._missed: dict[str, str] | None = None  # who is counted in its case, and which machine it is
-        self._back: dict[str, float] = {}  # who was one, and since when he is not
+        self._memory = memories.Memory()
         self._seen: tuple[object, ...] = ()
-        self._theirs: set[str] = set()  # left to people
         self._told: stories.Story | None = None  # where its record cannot be read
         self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
         self.over = ""  # why its case has ended by itself, until that is written
@@ -71,8 +68,8 @@ class Absences:
         return core.is_exchanged(absentee, ledger, known.value.past if known else ())
 
     def excuses(self, name: str, now: Now) -> bool:
-        """Was it away with many others a moment ago? Then that its ranks were silent says nothing about it."""
-        return name in self.members or now.watch - self._back.get(name, float("-inf")) <= core.SAME_S
+        """May its ranks have been silent because it was away with many others?"""
+        return memories.excuses(self._memory, name, now.watch)
 
     def forbids(self, case: Case, now: Now, heartbeats: Heartbeats) -> str:
         """Why a node that went away alone is not taken out, or not treated, now; "" when it may be."""
@@ -87,18 +84,13 @@ class Absences:
         return core.too_soon(case, since, now.watch, limits) or in_vain
 
     def note_end(self, case: Case, now: Now) -> None:
-        """Of a node's own case: was its REBOOT in vain, and is that one too many?"""
-        if not one_by_one.was_in_vain(case):
-            return
-        ledger, limits = self._records.ledger, self._settings.controller
-        before = one_by_one.lately(ledger, now.watch)
-        times = (*before, now.watch)[-limits.absent_nodes :]
-        ledger = replace(ledger, windows={**ledger.windows, one_by_one.WINDOW: times})
-        if one_by_one.is_many(times, limits) and not one_by_one.is_many(before, limits):
-            told = one_by_one.notice(case, len(times), now.watch, now.wall)
+        """Of a node's own case."""
+        before = self._records.ledger
+        ledger, told = one_by_one.noted(case, before, now.watch, now.wall, self._settings.controller)
+        if told is not None:
             self._unsaid[told.key] = ("ledger", "", told)
-            ledger = replace(ledger, notices=keeping.owed(ledger.notices, (told,)))
-        self._records.put_ledger(ledger)
+        if ledger is not before:
+            self._records.put_ledger(ledger)
 
     def _witness(self, node: Node, since: float, heartbeats: Heartbeats) -> str:
         """Who else says that this machine is alive; "" if nobody does."""
@@ -109,6 +101,11 @@ class Absences:
         jobs = [r.value for r in self._view.recoveries.values() if node.name in r.value.nodes]
         moving = [r.job for r in jobs if r.phase is RecoveryPhase.RUNNING and r.progressed > since + core.COUNTED_S]
         return f"{moving[0]}, which has ranks on it, still makes steps" if moving else ""
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Who is away together with many."""
+        return self._memory.members
 
     @property
     def out_by_nobody(self) -> frozenset[str]:
@@ -187,22 +184,20 @@ class Absences:
             self._view.due("node", core.NAME, due)
 
     def _stamp(self, now: Now) -> None:
-        """Since when each is away. A node whose record knows it from the leader before has been away as long; one that
-        this leader has never seen ready may be among those who were left to people, and is while their time lasts."""
-        left_at = self._records.ledger.left_at
+        """Since when each is away."""
+        ledger, quiet_s = self._records.ledger, self._settings.policy.quiet_s
         for name in [name for name, since in self._view.away.items() if since is None]:
-            known = self._view.records.get(name)
-            since = known.value.not_ready_since if known else None
-            if since is None and name not in self._view.answered and self._is_left(left_at, now):
-                since = left_at
-            self._view.away[name] = now.watch if since is None else min(since, now.watch)
+            known, has_answered = self._view.records.get(name), name in self._view.answered
+            record = known.value if known else None
+            self._view.away[name] = memories.away_since(record, ledger, quiet_s, now.watch, has_answered=has_answered)
 
     def _take_back(self, now: Now) -> None:
         """Who was left to people and is still away when their time is over: nothing else would wake it."""
-        left = {name for name, since in self._view.away.items() if since is not None and self._is_left(since, now)}
-        for name in sorted(self._theirs - left):
+        away = self._view.away.items()
+        theirs = frozenset(name for name, since in away if since is not None and self._is_left(since, now))
+        for name in sorted(self._memory.theirs - theirs):
             self._view.touch_node(name)
-        self._theirs = left
+        self._memory = replace(self._memory, theirs=theirs)
 
     def _away(self, now: Now) -> list[core.Absentee]:
         found = []
@@ -233,31 +228,28 @@ class Absences:
         if story is not None and stories.goes_on(story, record.past, self._let_go, absence.since):
             case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
         else:
-            story = stories.Story(absence.since, most=absence.most)
-            case = self._telling_began(case, absence, now)
-        self._missed, self._told = None, story
+            case, story = self._telling_began(case, now), stories.Story(absence.since, most=absence.most)
+        self._memory, self._told = replace(self._memory, missed=None), story
         # by itself, before the case: whoever deletes that does not take its number
         self._records.put_record(stories.written(record, story))
         self._records.put_case(case, False, ())
         log.warning("case=%s opened: %s", case.id, case.journal[0].why)
 
-    def _go_on(self, case: Case, absence: Absence, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:
-        left = self._left(absence, away)
-        counted = core.counted(absence, away, scope, self._view.members, now.watch, left)
-        mine = [a.node for a in away if core.belongs(a, counted.scope)]
-        self._missed = {name: self._view.nodes[name].instance for name in mine}
-        fresh, story = replace(case, absence=counted), self._story() or stories.of_old(absence)
-        story = stories.goes_on_in(story, absence, counted, now.watch)
+    def _go_on(self, case: Case, before: Absence, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:
+        left = memories.left(self._memory, before, {a.node for a in away}, self._view.nodes)
+        absence = core.counted(before, away, scope, self._view.members, now.watch, left)
+        mine = [a.node for a in away if core.belongs(a, absence.scope)]
+        self._memory = replace(self._memory, missed={name: self._view.nodes[name].instance for name in mine})
+        story = stories.goes_on_in(self._story() or stories.of_old(before), before, absence, now.watch)
+        fresh = replace(case, absence=absence)
         ending = core.ending(fresh, now.watch)
         self.over = ending[0] if ending is not None else ""
         if ending is not None:  # the case itself is ended where all cases are, by core/decide.py
-            story = replace(story, most=max(story.most, counted.most))
+            story = replace(story, most=max(story.most, absence.most))
             self._view.touch_node(core.NAME)
-        elif stories.is_another(absence, counted, now.watch):
-            fresh = self._telling_began(words.again(fresh, counted, now.wall), counted, now)
         else:
-            fresh, story = self._with_news(fresh, counted, story, away, now)
-        grown = fresh.notices != case.notices or counted.scope != absence.scope or bool(left)
+            fresh, story = self._with_news(fresh, before, story, away, now)
+        grown = fresh.notices != case.notices or absence.scope != before.scope or bool(left)
         self._keep(case, fresh, story, keeping.NOW if grown else keeping.LATER_S)
         if ending is not None and self._unkept():
             self._drop(fresh, now)
@@ -272,10 +264,13 @@ class Absences:
             self._records.put_case(fresh, False, (), patience=patience)
 
     def _with_news(
-        self, case: Case, absence: Absence, story: stories.Story, away: list[core.Absentee], now: Now
+        self, case: Case, before: Absence, story: stories.Story, away: list[core.Absentee], now: Now
     ) -> tuple[Case, stories.Story]:
-        """What people are told now, if anything: how long it lasts, or that they come and go."""
-        day = stories.news(story, now.watch)
+        """What people are told now, if anything: that others went away, how long it lasts, or that they come and go."""
+        absence, day = case.absence, stories.news(story, now.watch)
+        assert absence is not None
+        if stories.is_another(before, absence, now.watch):
+            return self._telling_began(words.again(case, absence, now.wall), now), story
         if not absence.count or day == stories.UNTOLD:
             return case, story
         story, unkept = replace(story, day=day, most=max(story.most, absence.most)), self._unkept()
@@ -285,19 +280,9 @@ class Absences:
             told = words.comes_and_goes(case, absence, story, day, self._jobs_hurt(), now.watch, now.wall, unkept)
         return self._telling(case, told, told.key.partition("/")[2]), story
 
-    def _left(self, absence: Absence, away: list[core.Absentee]) -> int:
-        """How many are missed no more without being back: taken away, held by somebody, or another machine by now. Who
-        leads anew knows only the names on record."""
-        missed = self._missed if self._missed is not None else dict.fromkeys(absence.names, "")
-        still = {a.node for a in away}
-        return sum(not self._is_back(name, machine) for name, machine in missed.items() if name not in still)
-
-    def _is_back(self, name: str, machine: str) -> bool:
-        node = self._view.nodes.get(name)
-        return node is not None and node.ready and machine in ("", node.instance)
-
-    def _telling_began(self, case: Case, absence: Absence, now: Now) -> Case:
-        return self._telling(case, words.began(case, absence, now.wall, self._unkept()), "began")
+    def _telling_began(self, case: Case, now: Now) -> Case:
+        assert case.absence is not None
+        return self._telling(case, words.began(case, case.absence, now.wall, self._unkept()), "began")
 
     def _telling(self, case: Case, notice: Notice, what: str) -> Case:
         assert case.absence is not None
@@ -323,9 +308,8 @@ class Absences:
         """Somebody deleted its record: a cancel. The record about absences carries the word of it."""
         story, record = self._story(), stories.written(self._record(), None)
         self.over, self._seen, self._told = "", (), None
-        self._leave(now)
-        why = f"somebody deleted the record of {case}, which closes it"
-        told = words.left_to_people(case, story.most if story else 0, why, now.wall)
+        self._records.put_ledger(core.left_to_people(self._records.ledger, now.watch))
+        told = words.deleted(case, story, now.wall)
         self._unsaid[told.key] = ("record", core.NAME, told)
         self._records.put_record(replace(record, notices=keeping.owed(record.notices, (told,))))
 
@@ -336,32 +320,19 @@ class Absences:
         if ledger != self._records.ledger:
             self._records.put_ledger(ledger)
 
-    def _leave(self, now: Now) -> None:
-        self._records.put_ledger(replace(self._records.ledger, left_at=now.watch))
-
     def _count(self, away: list[core.Absentee], now: Now) -> None:
         """Who belongs to it now; those who joined or left have a decision to make of their own."""
         case = self._case()
         scope = case.absence.scope if case is not None and case.absence is not None else ()
-        members = frozenset(a.node for a in away if core.belongs(a, scope)) if scope else frozenset()
-        for name in sorted(members ^ self.members):
+        members = {a.node for a in away if core.belongs(a, scope)} if scope else set()
+        before, self._memory = self._memory, memories.counted(self._memory, members, self._view.nodes, now.watch)
+        for name in sorted(before.members ^ members):
             self._view.touch_node(name)
-        for name in members - self.members:
-            self._boots[name] = self._view.nodes[name].boot_id
-        for name in self.members - members:
-            self._came_back(name)
-            self._back[name] = now.watch
-        self._back = {name: at for name, at in self._back.items() if now.watch - at <= core.SAME_S}
-        self.members = members
+        if before.members - members:
+            self._view.unproved |= memories.unproved(before, self._memory, self._view.nodes)
+            self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
         self.due = self._next_look(case, now)
         self._view.due("node", core.NAME, self.due)
-
-    def _came_back(self, name: str) -> None:
-        """With another boot it is examined (by its own agent's next cycle) before it gets managed work."""
-        node, boot = self._view.nodes.get(name), self._boots.pop(name, "")
-        if node is not None and node.ready and boot and node.boot_id != boot:
-            self._view.unproved.add(name)
-        self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
     def _next_look(self, case: Case | None, now: Now) -> float | None:
         times = [since + core.COUNTED_S for since in self._view.away.values() if since is not None]

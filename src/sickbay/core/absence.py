@@ -213,10 +213,7 @@ def counted(
     if left:
         absence = replace(absence, left=absence.left + left, names=_names(mine))
     if len(mine) > absence.most or scope != absence.scope:
-        shared = shared_by(mine, members) if mine else absence.shared
-        if len(mine) > absence.most:  # worse than ever: counted from here
-            absence = replace(absence, most=len(mine), left=0, wave=_last_wave(mine))
-        absence = replace(absence, scope=scope, names=_names(mine), shared=shared)
+        absence = _widened(absence, mine, scope, members)
     mostly = _are_mostly_back(absence, len(mine), many=bool(many)) and not (many and _is_another(absence, mine))
     if mine and (is_over(before, now) or (is_due(before, now) and not mostly)):
         absence, mostly = _begun_anew(absence, mine, members), False
@@ -224,6 +221,15 @@ def counted(
         absence, count=len(mine),
         mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),
     )  # fmt: skip
+
+
+def _widened(
+    absence: Absence, mine: Sequence[Absentee], scope: tuple[str, ...], members: Mapping[str, int]
+) -> Absence:  # fmt: skip
+    shared = shared_by(mine, members) if mine else absence.shared
+    if len(mine) > absence.most:  # worse than ever: counted from here
+        absence = replace(absence, most=len(mine), left=0, wave=_last_wave(mine))
+    return replace(absence, scope=scope, names=_names(mine), shared=shared)
 
 
 def _begun_anew(absence: Absence, mine: Sequence[Absentee], members: Mapping[str, int]) -> Absence:
@@ -296,7 +302,7 @@ def ending(case: Case, now: float) -> tuple[str, float | None] | None:
 def settled(ledger: Ledger, case: Case, quiet_s: float, now: float) -> Ledger:
     """What the end of its case leaves in the Ledger: who is left to people, or treated alone, from now on."""
     if case.phase is Phase.DISMISSED:
-        return replace(ledger, left_at=now)
+        return left_to_people(ledger, now)
     why_and_until = ending(case, now)
     until = why_and_until[1] if why_and_until is not None else None
     if until is None or case.absence is None:
@@ -310,6 +316,11 @@ def _exchanging(ledger: Ledger, scope: tuple[str, ...], quiet_s: float, at: floa
     """A person approved REPLACE for those who are away now and share that: for nobody who was another's before."""
     left = ledger.left_at if at < ledger.left_at + quiet_s else NEVER
     return replace(ledger, replaced_at=at, replaced_from=max(ledger.split_at, left), replaced_scope=scope)
+
+
+def left_to_people(ledger: Ledger, now: float) -> Ledger:
+    """Whoever is away now is theirs for a while: they closed the case about them."""
+    return replace(ledger, left_at=now)
 
 
 def is_over(absence: Absence, now: float) -> bool:

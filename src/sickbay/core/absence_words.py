@@ -86,6 +86,13 @@ def left(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
     return left_to_people(case.id, absence.most, why, at) if absence.told else None
 
 
+def deleted(case: str, story: Story | None, at: float) -> Notice:
+    """Somebody deleted its record: a cancel."""
+    return left_to_people(
+        case, story.most if story else 0, f"somebody deleted the record of {case}, which closes it", at
+    )
+
+
 def left_to_people(case: str, most: int, why: str, at: float) -> Notice:
     body = f"{why[:1].upper()}{why[1:]}. At its worst {most} were away."
     body += " Who is still away is yours for the time of policy.quiet_s; who is away after that is counted anew."

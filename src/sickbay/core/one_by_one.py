@@ -8,13 +8,16 @@ Called by controller/absences.py, which keeps when it happened in the Ledger. Pu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from sickbay.core import absence
+from sickbay.core import absence, keeping
 from sickbay.model import Case, Event, Ledger, Notice, Verb
 from sickbay.settings import ControllerSettings
 
 WINDOW = "fleet/rebooted-in-vain"  # in Ledger.windows
 LASTS_S = 86_400.0
+
+Noted = tuple[Ledger, Notice | None]  # the Ledger, and what people are told
 
 
 def was_in_vain(case: Case) -> bool:
@@ -40,6 +43,19 @@ def forbids(case: Case, ledger: Ledger, now: float, limits: ControllerSettings) 
         f"{len(times)} nodes that went away alone within a day were rebooted in vain and came back by themselves: "
         f"{case.node} is left until it answers; to treat it all the same: sickbay case approve {case.id} --verb REBOOT"
     )
+
+
+def noted(case: Case, ledger: Ledger, watch: float, wall: float, limits: ControllerSettings) -> Noted:
+    """Of a node's own case that has ended: was its REBOOT in vain, and is that one too many?"""
+    if not was_in_vain(case):
+        return ledger, None
+    before = lately(ledger, watch)
+    times = (*before, watch)[-limits.absent_nodes :]
+    ledger = replace(ledger, windows={**ledger.windows, WINDOW: times})
+    if not is_many(times, limits) or is_many(before, limits):
+        return ledger, None
+    told = notice(case, len(times), watch, wall)
+    return replace(ledger, notices=keeping.owed(ledger.notices, (told,))), told
 
 
 def notice(case: Case, count: int, watch: float, wall: float) -> Notice:
