@@ -170,3 +170,20 @@ def test_a_node_that_we_closed_fills_its_place_though_its_record_was_deleted_whi
         ward.passes(120.0)
     assert [f.node for f in ward.facts("cordon")] == [SICK, "node-0012"]
     ward.is_sound()
+
+
+def test_the_number_of_a_common_cause_is_not_used_again_whose_record_was_deleted_while_nobody_led() -> None:
+    """It was on record in that case only, and no place says it: nobody takes a node out for a cause (seed 1623)."""
+    ward = Ward(24, store=MemoryStore())
+    ward.world.shared.row_heats(ward.world.network.rack("rack-001"), for_s=1800.0)
+    ward.until(lambda: ward.case("rack=rack-001") is not None)
+    cause = ward.case("rack=rack-001")
+    assert cause is not None
+    ward.crash()
+    ward.lose(cause)
+    ward.passes(4 * 3600.0)
+    ward.world.shared.row_heats(ward.world.network.rack("rack-001"), for_s=1800.0)
+    ward.until(lambda: ward.case("rack=rack-001") is not None)
+    after = ward.case("rack=rack-001")
+    assert after is not None
+    assert after.id == "rack=rack-001.2"

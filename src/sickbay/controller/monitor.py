@@ -183,8 +183,8 @@ class Monitor:
         case = causes.case_of(cause, record.last_n, now.watch, now.wall, self._settings.cluster)
         told = explain.notice_of(case, cause.why, self._catalog, now.wall)
         case = replace(case, notices=(told,) if told else ())
+        self._records.put_record(record)  # by itself, before the case: whoever deletes that does not take its number
         self._records.put_case(case, False, ())
-        self._records.put_record(record)
         if told:
             self._unsaid[told.key] = ("node", case.node, told)
 
