@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -82,6 +82,7 @@ def test_a_cancelled_case_never_takes_a_node_again(phase: Phase, said: list[Even
         assert case.pending is None or case.pending.verb is Verb.RELEASE
 
 
+@example(Phase.REPAIRING, [Event.UNREACHABLE])
 @given(phases, st.lists(events, max_size=40))
 def test_the_rung_goes_down_only_by_a_retry_or_when_it_was_not_tried(phase: Phase, said: list[Event]) -> None:
     case = a_case(phase, "ecc-uncontained", rung=Verb.RESET_GPU)
@@ -91,7 +92,7 @@ def test_the_rung_goes_down_only_by_a_retry_or_when_it_was_not_tried(phase: Phas
             continue
         unsent = event is Event.REJOINED and case.pending is not None and not case.pending.sends
         refused = case.phase is Phase.REPAIRING and (
-            unsent or event in (Event.UNGUARDED, Event.CLEARED, Event.EXHAUSTED)
+            unsent or event in (Event.UNGUARDED, Event.UNREACHABLE, Event.CLEARED, Event.EXHAUSTED)
         )
         if event is not Event.RETRIED and not refused:
             assert force(moved.rung) >= force(case.rung)
