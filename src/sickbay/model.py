@@ -718,6 +718,18 @@ class Blame(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Cost(StrEnum):
+    """What an attempt that has ended costs its job: one of the attempts that may end without a new complete checkpoint,
+    or, for a reason, none."""
+
+    SETTLED = ""  # none has ended since the last count
+    ONE = "one"
+    SHARED = "shared"  # it failed like several others, or its nodes went away with many
+    BLAMELESS = "blameless"  # it stood still or did not begin, and nothing is wrong with its nodes
+    DRAINED = "drained"  # we emptied one of its nodes before its first step
+    ABSENT = "absent"  # the nodes that it asked for did not come
+
+
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """The life of one job through its failures. Only core/recover_table.py returns one in another phase."""
@@ -737,7 +749,8 @@ class Recovery:
     job_step: int = 0  # last training step seen
     progressed: float = 0.0  # watch time of the last new step
     checkpoint_step: int = -1  # newest complete checkpoint known at the last restart
-    barren: int = 0  # restarts in a row without a new complete checkpoint
+    barren: int = 0  # attempts in a row that ended without a new complete checkpoint, and count
+    cost: Cost = Cost.SETTLED  # whether the attempt that ended last counts among them
     restarts: int = 0
     by_drain: str = ""  # case whose drain stopped it
     evidence_at: float | None = None  # wall time of the first evidence, for choosing a checkpoint older than it
@@ -758,9 +771,7 @@ class Recovery:
     unfenced: int = 0  # attempt that its owner said may be left behind where nobody can reach it
     stopped: float = -1.0  # watch time at which every rank of the last attempt was confirmed gone; -1: not yet
     told_of: int = 0  # attempt of which the owner knows that some nodes are out of reach
-    spared: int = 0  # failures in a row that look like something shared, since it saved last
-    excused: bool = False  # the last failure is one of them: it spends no attempt
-    outage: str = ""  # what was shared and away, in words, when its last attempt ended: that spends none either
+    spared: int = 0  # attempts in a row that were blameless, since it saved last
     left_at: float | None = None  # watch time at which its owner was told that it is not brought back
     left_with: tuple[str, ...] = ()  # the cases that were named then
 

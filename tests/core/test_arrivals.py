@@ -7,7 +7,7 @@ from typing import Any
 
 from sickbay.core.recover import decide
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Done, Job, JobPhase, Recovery, RecoveryPhase, Verb
+from sickbay.model import Cost, Done, Entry, Job, JobPhase, Recovery, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
 from tests.builders import WALL, a_case, a_job, a_recovery
 
@@ -81,16 +81,20 @@ def test_after_three_that_did_not_come_it_is_stopped_and_its_owner_told() -> Non
     assert (r.pending.verb, r.pending.args["attempt"]) == (Verb.STOP_JOB, "2")
     stopped = a_job(JobPhase.STOPPED, FOUR[1:], attempt=2)
     r = after(r, stopped, 4_000.0, outcome=Done(), answers=r.pending.key, good=("n2", "n3", "n4"))
-    assert (r.phase, r.blame) == (P.WAITING_FOR_CAPACITY, None)
+    assert (r.phase, r.blame, r.cost, r.barren) == (P.WAITING_FOR_CAPACITY, None, Cost.ABSENT, 0)
     assert [n.title for n in r.notices] == ["llama gets no good nodes"]
     assert r.refusal == "needs 4 good nodes, 3 are known to be good and free"
 
 
-def test_a_node_that_came_sick_counts_and_so_does_not_spend_an_attempt() -> None:
+def test_a_node_that_came_sick_counts_and_gives_back_no_attempt_that_was_spent_before() -> None:
     case = a_case(node="n9")
-    died = a_job(JobPhase.STOPPED, (*FOUR[1:], "n9"), attempt=2, stopped_by=f"drain:{case.id}")
-    r = after(restarting(barren=2), died, cases=(case,))
-    assert (r.phase, r.by_drain, r.arrivals, r.barren) == (P.STOPPING, case.id, 1, 1)
+    died = a_job(JobPhase.STOPPED, (*FOUR[1:], "n9"), attempt=2, step=0, stopped_by=f"drain:{case.id}")
+    found = (Entry(5, "FOUND", WALL, "sickbay", "1 more will be made", P.RESTARTING.value),)
+    r = after(restarting(barren=2, checkpoint_step=80, journal=found), died, cases=(case,))
+    assert (r.phase, r.by_drain, r.arrivals, r.barren) == (P.STOPPING, case.id, 1, 2)
+    assert r.pending is not None
+    r = after(r, died, outcome=Done(), answers=r.pending.key, cases=(case,))
+    assert (r.phase, r.barren) == (P.RESTARTING, 2)
 
 
 def test_after_a_first_step_the_count_begins_anew() -> None:
@@ -101,3 +105,18 @@ def test_after_a_first_step_the_count_begins_anew() -> None:
 def test_after_a_while_what_did_not_come_is_asked_for_anew() -> None:
     r = after(waiting(arrivals=3, deadline=2_000.0), STOPPED, 2_000.0, good=("n2", "n3", "n4"))
     assert (r.phase, r.arrivals) == (P.RESTARTING, 0)
+
+
+def test_a_restart_without_a_first_step_is_examined_also_when_nothing_came_for_an_earlier_one() -> None:
+    r = after(restarting(arrivals=2), pending())
+    r = after(r, pending(), 1_100.0 + POLICY.arrival_s)
+    stopped = a_job(JobPhase.STOPPED, FOUR[1:], attempt=2)
+    assert r.pending is not None
+    r = after(r, stopped, 3_000.0, outcome=Done(), answers=r.pending.key)
+    r = after(r, stopped, 3_010.0, good=FOUR)
+    assert r.phase is P.RESTARTING
+    r = after(r, a_job(attempt=3, nodes=FOUR, step=0), 90_000.0)
+    assert (r.phase, r.journal[-1].event) == (P.STOPPING, "TIMED_OUT")
+    assert r.pending is not None
+    r = after(r, a_job(JobPhase.STOPPED, FOUR, attempt=3), 90_010.0, outcome=Done(), answers=r.pending.key)
+    assert r.phase is P.EXAMINING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +11,31 @@ import pytest
 from sickbay.core import outages
 from sickbay.core.blame import BlameVerdict
 from sickbay.core.recover import decide
+from sickbay.core.recover_table import how_it_ended
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Blame, Entry, JobPhase, Place, RankExit, Recovery, RecoveryPhase, Severity, Status
+from sickbay.model import (
+    Blame,
+    Cost,
+    Done,
+    Entry,
+    Failed,
+    JobPhase,
+    Place,
+    RankExit,
+    Recovery,
+    RecoveryPhase,
+    Severity,
+    Status,
+)
 from sickbay.settings import JobPolicy
-from tests.builders import a_case, a_finding, a_job, a_recovery
+from tests.builders import a_case, a_finding, a_job, a_recovery, an_action
 
 P = RecoveryPhase
 BEGAN = (("PROGRESSED", P.RUNNING), ("STALLED", P.STALLED), ("DONE", P.STOPPING), ("DONE", P.EXAMINING))
 NEVER = (("FOUND", P.RESTARTING), ("TIMED_OUT", P.STOPPING), ("DONE", P.EXAMINING))
 DIED = (("FOUND", P.RESTARTING), ("DIED", P.STOPPING), ("DONE", P.EXAMINING))
 HARDWARE = {"gpu-lost": "hardware", "node-not-ready": "infrastructure"}
+AWAY = "its nodes are away together with many others (absence.1)"
 SICK = replace(a_finding(), status=Status.FAILED, place=Place("n1"))
 
 
@@ -29,23 +45,30 @@ def after(*events: tuple[str, P], **changed: Any) -> Recovery:
 
 
 def judged(r: Recovery, *findings: Any, fresh: bool = False, **job: Any) -> Recovery:
-    return outages.judged(JobSlice(job=a_job(JobPhase.STOPPED, **job), recovery=r), r, findings, fresh)
+    step = -1 if fresh else 1_000  # of the checkpoint that it was started from
+    r = replace(r, checkpoint_step=step)
+    return outages.judged(JobSlice(job=a_job(JobPhase.STOPPED, **job), recovery=r), r, findings)
+
+
+def is_excused(r: Recovery) -> bool:
+    return r.cost is Cost.BLAMELESS
 
 
 def test_an_attempt_that_does_not_begin_on_good_nodes_is_not_counted() -> None:
     r = judged(after(*NEVER))
-    assert (r.excused, r.spared) == (True, 1)
+    assert (r.cost, r.spared) == (Cost.BLAMELESS, 1)
 
 
 def test_one_that_stands_still_in_the_middle_of_its_work_is_excused_once_until_it_saves() -> None:
     first = judged(after(*BEGAN))
     again = judged(after(*BEGAN, spared=1))
     saved = judged(after(*BEGAN, spared=1), fresh=True)
-    assert [(r.excused, r.spared) for r in (first, again, saved)] == [(True, 1), (False, 1), (True, 1)]
+    judgements = [(r.cost, r.spared) for r in (first, again, saved)]
+    assert judgements == [(Cost.BLAMELESS, 1), (Cost.ONE, 1), (Cost.BLAMELESS, 1)]
 
 
 def test_an_attempt_with_a_sick_node_is_counted() -> None:
-    assert not judged(after(*NEVER), SICK).excused
+    assert judged(after(*NEVER), SICK).cost is Cost.ONE
 
 
 @pytest.mark.parametrize(
@@ -57,18 +80,19 @@ def test_an_attempt_is_not_counted_beside_an_illness_that_work_is_safe_from(said
     job = a_job(JobPhase.STOPPED)
     s = JobSlice(job=job, recovery=r, harmless=frozenset({SICK.code}))
     s = replace(s, verdict=BlameVerdict(said, 0.9, ()) if said else None)
-    assert outages.judged(s, r, (SICK,), False).excused is excused
+    assert is_excused(outages.judged(s, r, (SICK,))) is excused
 
 
 def test_one_in_which_a_single_node_fell_silent_is_counted() -> None:
-    assert not judged(after(*NEVER), silent=(1,), rank_nodes=("n1", "n2"), nodes=("n1", "n2")).excused
+    r = judged(after(*NEVER), silent=(1,), rank_nodes=("n1", "n2"), nodes=("n1", "n2"))
+    assert r.cost is Cost.ONE
 
 
 @pytest.mark.parametrize(
     ("blame", "excused"), [(Blame.INFRASTRUCTURE, True), (Blame.UNKNOWN, False), (Blame.USER_CODE, False)]
 )
 def test_one_that_died_is_excused_only_by_what_its_logs_say_of_the_infrastructure(blame: Blame, excused: bool) -> None:
-    assert judged(after(*DIED, blame=blame)).excused is excused
+    assert is_excused(judged(after(*DIED, blame=blame))) is excused
 
 
 @pytest.mark.parametrize(
@@ -81,12 +105,12 @@ def test_one_that_dies_again_first_on_a_node_that_nobody_can_examine_is_counted(
     looked = replace(a_finding(), status=status, place=Place("n2"))
     exits = (RankExit(1, "n2", 1), RankExit(0, "n1", 1))
     r = judged(after(*DIED, blame=Blame.INFRASTRUCTURE, suspects=suspected), looked, exits=exits)
-    assert r.excused is excused
+    assert is_excused(r) is excused
 
 
 def waiting(spared: int) -> Recovery:
-    r = after(*NEVER, ("BLAMED", P.WAITING_FOR_CAPACITY), spared=spared, excused=True, barren=4, checkpoint_step=0)
-    return replace(r, entered=0.0)
+    r = after(*NEVER, ("BLAMED", P.WAITING_FOR_CAPACITY), spared=spared, barren=4, checkpoint_step=0)
+    return replace(r, entered=0.0, cost=Cost.BLAMELESS)
 
 
 def decided(r: Recovery, at: float) -> Recovery:
@@ -103,10 +127,26 @@ def test_it_is_tried_again_later_and_later_and_spends_no_attempt() -> None:
     assert (again.phase, again.barren) == (P.RESTARTING, 4)
 
 
+def ended(*events: tuple[str, P], at: float = 100.0, outage: str = "", **changed: Any) -> Recovery:
+    """The last answer is there: every rank is stopped, or the examination is done and has found nothing."""
+    given = {"barren": 4, "checkpoint_step": 0, "pending": an_action(), **changed}
+    r = after(*events, **given)
+    job = a_job(JobPhase.STOPPED, checkpoint=None)
+    s = JobSlice(job=job, recovery=r, outcome=Done(), answers=an_action().key, outage=outage)
+    made = decide(s, JobPolicy(), Now(at, at)).recovery
+    assert made is not None
+    return made
+
+
 def test_it_ends_when_it_was_tried_for_a_day() -> None:
-    ended = decided(waiting(outages.TRIES + 1), 10_000.0)
-    assert ended.phase is P.FAILED
-    assert "did not begin, and nothing is wrong with its nodes" in ended.journal[-1].why
+    assert ended(*NEVER, spared=outages.TRIES - 1).phase is P.WAITING_FOR_CAPACITY
+    r = ended(*NEVER, spared=outages.TRIES)
+    assert r.phase is P.FAILED
+    assert "33 attempts in a row did not begin, and nothing is wrong with its nodes" in r.journal[-1].why
+
+
+def test_a_day_of_trying_is_no_reason_to_give_it_up_while_something_shared_is_away() -> None:
+    assert ended(*NEVER, spared=outages.TRIES, outage=AWAY).phase is P.WAITING_FOR_CAPACITY
 
 
 # --- what spends no attempt -------------------------------------------------------------------------------------------
@@ -115,7 +155,8 @@ def test_it_ends_when_it_was_tried_for_a_day() -> None:
 def last_chance(**changed: Any) -> Recovery:
     """One more attempt that counts, and it is given up."""
     entered = (*NEVER, ("BLAMED", P.WAITING_FOR_CAPACITY))
-    return replace(after(*entered, barren=4, checkpoint_step=0, **changed), entered=0.0)
+    given = {"barren": 4, "checkpoint_step": 0, "cost": Cost.ONE, **changed}
+    return replace(after(*entered, **given), entered=0.0)
 
 
 def test_an_attempt_that_counts_is_given_up_when_it_is_known_that_its_nodes_did_not_go_away_with_many() -> None:
@@ -125,14 +166,86 @@ def test_an_attempt_that_counts_is_given_up_when_it_is_known_that_its_nodes_did_
 
 def test_an_attempt_that_our_own_drain_ended_before_its_first_step_is_not_the_jobs() -> None:
     """It was given up for a node that we had emptied under it (seeds 514, 593)."""
-    again = decided(last_chance(by_drain="n1.1"), 1_000.0)
+    r = ended(("FOUND", P.RESTARTING), ("DRAINED", P.STOPPING), by_drain="n1.1")
+    assert (r.phase, r.cost) == (P.WAITING_FOR_CAPACITY, Cost.DRAINED)
+    again = decided(r, 101.0)
     assert (again.phase, again.barren, again.by_drain) == (P.RESTARTING, 4, "")
+
+
+def test_an_attempt_that_our_own_drain_ended_after_its_first_step_counts() -> None:
+    r = ended(("PROGRESSED", P.RUNNING), ("DRAINED", P.STOPPING), by_drain="n1.1")
+    assert (r.phase, r.cost) == (P.WAITING_FOR_CAPACITY, Cost.ONE)
 
 
 def test_what_was_away_when_it_ended_excuses_it_also_when_that_is_back() -> None:
     """It was given up two hours later, when its nodes had come back (seeds 803, 809)."""
-    again = decided(last_chance(outage="its nodes are away together with many others"), 10_000.0)
-    assert (again.phase, again.barren, again.outage) == (P.RESTARTING, 4, "")
+    r = ended(*DIED, outage=AWAY)
+    assert (r.phase, r.cost, r.because[0]) == (P.WAITING_FOR_CAPACITY, Cost.SHARED, AWAY)
+    again = decided(r, 10_000.0)
+    assert (again.phase, again.barren, again.cost) == (P.RESTARTING, 4, Cost.SETTLED)
+
+
+def test_what_was_shared_may_come_to_light_after_its_end() -> None:
+    job = a_job(JobPhase.STOPPED, checkpoint=None)
+    s = JobSlice(job=job, recovery=last_chance(), outage=AWAY)
+    r = decide(s, JobPolicy(), Now(outages.KNOWN_S, 0.0)).recovery
+    assert r is not None
+    assert (r.phase, r.cost, r.barren) == (P.WAITING_FOR_CAPACITY, Cost.SHARED, 4)
+
+
+@pytest.mark.parametrize(("since", "may"), [(-math.inf, True), (1_179.0, True), (1_181.0, False)])
+def test_a_node_that_goes_away_after_an_attempt_is_over_has_not_ended_it(since: float, may: bool) -> None:
+    assert outages.may_have_ended(a_recovery(P.WAITING_FOR_CAPACITY, stopped=1_000.0), since) is may
+
+
+# --- counted once -----------------------------------------------------------------------------------------------------
+
+
+def refused(r: Recovery, at: float) -> Recovery:
+    assert r.pending is not None
+    s = JobSlice(job=a_job(JobPhase.STOPPED, checkpoint=None), recovery=r, outcome=Failed("a rank lives"))
+    made = decide(replace(s, answers=r.pending.key), JobPolicy(), Now(at, at)).recovery
+    assert made is not None
+    return made
+
+
+def test_an_outage_that_begins_and_ends_while_a_restart_is_refused_gives_no_attempt_back() -> None:
+    """The one attempt that it had was given back, and the next one too (seed 50000162)."""
+    r = refused(decided(last_chance(barren=1), 100.0), 101.0)
+    counted, job = r.barren, a_job(JobPhase.STOPPED, checkpoint=None)
+    told = decide(JobSlice(job=job, recovery=r, outage=AWAY), JobPolicy(), Now(110.0, 110.0)).recovery
+    assert told is not None
+    again = refused(decided(told, 1_000.0), 1_001.0)
+    assert (again.phase, again.barren) == (P.WAITING_FOR_CAPACITY, counted)
+    assert decided(again, 3_000.0).barren == counted == 2
+
+
+def test_refusals_give_nothing_back_of_what_something_shared_did_not_cost() -> None:
+    r = refused(decided(waiting(0), 200.0), 201.0)
+    assert decided(r, 1_000.0).barren == 4
+
+
+def test_a_refused_restart_is_no_try_that_makes_the_next_one_later() -> None:
+    tries = (("FOUND", P.RESTARTING), ("REFUSED", P.WAITING_FOR_CAPACITY)) * 3
+    assert outages.tries_of(after(("PROGRESSED", P.RUNNING), *tries, ("FOUND", P.RESTARTING))) == 1
+
+
+# --- how it ended -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("events", "hung"), [
+    ((("STALLED", P.STALLED), ("DONE", P.STOPPING)), True),
+    ((("STALLED", P.STALLED), ("TIMED_OUT", P.STOPPING)), True),
+    ((("STALLED", P.STALLED), ("DIED", P.STOPPING)), False),
+    ((("FOUND", P.RESTARTING), ("TIMED_OUT", P.STOPPING)), True),
+    ((("FOUND", P.RESTARTING), ("DIED", P.STOPPING)), False),
+])  # fmt: skip
+def test_a_stop_that_had_to_be_asked_for_again_says_nothing_of_how_an_attempt_ended(
+    events: tuple[tuple[str, P], ...], hung: bool
+) -> None:
+    """A job that died, and whose ranks could not be stopped at once, was taken for one that hung."""
+    r = after(*events, ("TIMED_OUT", P.STOPPING), ("DONE", P.EXAMINING))
+    assert (outages.hung(r), how_it_ended(r)[0]) == (hung, events[0][1])
 
 
 @pytest.mark.parametrize(("fault", "events", "excused"), [
@@ -143,7 +256,7 @@ def test_who_was_evicted_from_a_node_that_is_only_away_before_the_first_step_was
 ) -> None:
     r = after(*events)
     s = JobSlice(job=a_job(JobPhase.FAILED), recovery=r, cases=(a_case(fault=fault, node="n1"),), kinds=HARDWARE)
-    assert outages.judged(s, r, (), False).excused is excused
+    assert is_excused(outages.judged(s, r, ())) is excused
 
 
 @pytest.mark.parametrize(("severity", "excused"), [(Severity.MONITOR, True), (Severity.REBOOT, False)])
@@ -153,4 +266,4 @@ def test_the_word_of_somebody_who_may_have_nothing_treated_explains_no_hang(seve
     case = replace(case, diagnoses=tuple(replace(d, severity=severity) for d in case.diagnoses))
     r = after(*NEVER)
     s = JobSlice(job=a_job(JobPhase.STOPPED), recovery=r, cases=(case,), kinds=HARDWARE)
-    assert outages.judged(s, r, (), False).excused is excused
+    assert is_excused(outages.judged(s, r, ())) is excused

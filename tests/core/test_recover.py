@@ -17,6 +17,7 @@ from sickbay.model import (
     Blame,
     Case,
     Checkpoint,
+    Cost,
     Done,
     Failed,
     Job,
@@ -75,7 +76,8 @@ def examining(**changed: Any) -> Recovery:
 
 
 def waiting(**changed: Any) -> Recovery:
-    return a_recovery(P.WAITING_FOR_CAPACITY, blame=Blame.HARDWARE, down_since=WALL, **changed)
+    given = {"blame": Blame.HARDWARE, "down_since": WALL, "cost": Cost.ONE, **changed}
+    return a_recovery(P.WAITING_FOR_CAPACITY, **given)
 
 
 def restarting(**changed: Any) -> Recovery:
@@ -530,6 +532,17 @@ def test_a_restart_that_dies_is_stopped_and_examined() -> None:
     assert (r.phase, r.attempt) == (P.STOPPING, 2)
 
 
+def test_a_restart_that_dies_when_it_has_told_a_step_has_begun_and_nobody_is_told_that_it_runs() -> None:
+    """It died within the minute and a half in which nobody heard of its steps, and was not counted (seed 50000231)."""
+    r = after(restarting(checkpoint_step=80), replace(DEAD, attempt=2, step=84))
+    assert (r.phase, r.attempt, r.notices) == (P.STOPPING, 2, ())
+    assert [e.event for e in r.journal[-2:]] == ["PROGRESSED", "DIED"]
+    assert not outages.never_began(r)
+    r = answered(r, replace(DEAD, attempt=2, step=84), Done())
+    r = answered(r, replace(DEAD, attempt=2, step=84), Done(), verdict=BlameVerdict(Blame.INFRASTRUCTURE, 0.9, ()))
+    assert (r.phase, r.cost) == (P.WAITING_FOR_CAPACITY, Cost.ONE)
+
+
 def test_a_restart_without_a_first_step_is_stopped() -> None:
     r = after(restarting(deadline=1_050.0), a_job(attempt=2, step=0))
     assert (r.phase, r.attempt) == (P.STOPPING, 2)
@@ -557,13 +570,6 @@ def test_however_often_a_restart_is_refused_the_limit_comes_no_nearer(first: int
         r = answered(r, DEAD, Failed("not yet"))
         r = after(r, DEAD, capacity.again_at(r), good=("n1", "n2"))
         assert (r.phase, r.barren) == (P.RESTARTING, granted)
-
-
-def test_refusals_of_a_restart_that_was_not_counted_give_no_attempts_back() -> None:
-    r = restarting(barren=2, excused=True, spared=1)
-    for _ in range(3):
-        r = replace(answered(r, DEAD, Failed("not yet")), phase=P.RESTARTING, pending=asks(Verb.RESTART_JOB))
-    assert r.barren == 2
 
 
 def test_a_restart_drained_again_by_us_skips_the_examination() -> None:

@@ -17,6 +17,7 @@ from sickbay.errors import StoreError
 from sickbay.model import (
     Case,
     Command,
+    Cost,
     Diagnosis,
     Finding,
     Job,
@@ -28,6 +29,7 @@ from sickbay.model import (
     Pause,
     Place,
     Recovery,
+    RecoveryPhase,
     Severity,
     Status,
     When,
@@ -82,6 +84,22 @@ def test_a_noun_without_a_cluster_of_its_own_is_sent_with_the_senders() -> None:
 
 
 FINDING = Finding("b/1", "agent", "kernel-log", Place("n1"), Status.FAILED, "xid.79", "lost", severity=Severity.REPLACE)
+
+
+def test_a_recovery_of_the_version_before_is_read_and_its_last_attempt_is_not_counted() -> None:
+    """It said in three fields what an attempt costs; an upgrade may cost no job one."""
+    r = Recovery("llama", RecoveryPhase.WAITING_FOR_CAPACITY, 3, 9, 1.0, None, barren=4, spared=2)
+    tree = {k: v for k, v in wire.to_json(r).items() if k != "cost"}
+    before = {**tree, "excused": True, "outage": "several jobs fail alike", "by_drain": "n1.1"}
+    read = wire.decode(Recovery, json.dumps(before))
+    assert (read.cost, read.barren, read.spared, read.by_drain) == (Cost.SETTLED, 4, 2, "n1.1")
+
+
+@pytest.mark.parametrize("cost", Cost)
+def test_what_an_attempt_cost_travels_as_a_word(cost: Cost) -> None:
+    r = Recovery("llama", RecoveryPhase.WAITING_FOR_CAPACITY, 3, 9, 1.0, None, cost=cost)
+    assert wire.to_json(r)["cost"] == cost.value
+    assert wire.decode(Recovery, wire.encode(r)) == r
 
 
 def test_severity_travels_by_name() -> None:

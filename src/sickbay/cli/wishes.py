@@ -14,7 +14,7 @@ from sickbay.cli.words import plain
 from sickbay.core import consent, plan, suspicion
 from sickbay.core.naming import named
 from sickbay.errors import UserError
-from sickbay.model import Case, Command, Phase, Recovery, Verb
+from sickbay.model import Case, Command, Cost, Phase, Recovery, Verb
 
 UNTOUCHED = (Phase.SUSPECTED, Phase.WAITING)  # the node has not been touched yet
 
@@ -66,7 +66,7 @@ def restart(sitting: Sitting, job: str, why: str) -> list[str]:
     if job not in known:
         raise UserError(f"There is no job {plain(job)} that is looked after. {_looked_after(job, known)}")
     sitting.store.create(Command(uuid4().hex, "restart", job, sitting.by, why, sitting.now, cluster=sitting.cluster()))
-    if known[job].excused:
+    if known[job].cost is Cost.BLAMELESS:
         return [
             f"{plain(job)} does not wait for its next try: it is started as soon as there are enough good nodes.",
             f"{sitting.when()} {sitting.controller()}",

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sickbay.core import explain
 from sickbay.core.moment import how_long
-from sickbay.core.recover_table import E, JobEvent
+from sickbay.core.recover_table import E, JobEvent, how_it_ended
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Job, Recovery
 from sickbay.settings import JobPolicy
@@ -60,19 +60,18 @@ def wait(r: Recovery, job: Job, policy: JobPolicy, now: Now) -> tuple[tuple[JobE
     r = replace(r, arrivals=r.arrivals + 1, deadline=now.watch + policy.arrival_s)
     if r.arrivals < policy.arrivals:
         return None, replace(r, refusal=f"{why}; none has come within {how_long(policy.arrival_s)} yet")
-    gone = replace(r, attempt=max(r.attempt, job.attempt), barren=r.barren - 1)
+    gone = replace(r, attempt=max(r.attempt, job.attempt))
     return (E.ABSENT, f"{_nodes(r.expects)} asked for, and none came {r.arrivals} times"), gone
 
 
 def came_sick(r: Recovery) -> Recovery:
     """It was stopped again before its first step, because a node is ill that had come for it."""
-    return replace(r, arrivals=r.arrivals + 1, barren=r.barren - 1) if r.expects else r
+    return replace(r, arrivals=r.arrivals + 1) if r.expects else r
 
 
 def was_absent(r: Recovery) -> bool:
-    """Is it being stopped because nothing came? However often the stop had to be asked for."""
-    into = [e.event for e in reversed(r.journal) if e.phase == "STOPPING"]
-    return next((event for event in into if event != E.TIMED_OUT), "") == E.ABSENT
+    """Is it being stopped because nothing came?"""
+    return how_it_ended(r)[1] == E.ABSENT
 
 
 def told(r: Recovery, policy: JobPolicy, now: Now) -> Recovery:

@@ -1,9 +1,11 @@
-"""Does a job fail by something that it shares with others? Then it is tried again, later and later, and not given up.
+"""What does an attempt that has ended cost its job? None of its attempts, if it failed by something that it shares with
+others: then it is tried again, later and later, and not given up.
 
 Two witnesses. Several jobs that fail alike within a quarter of an hour: controller/outages.py keeps their failures. And
 one job alone whose attempts do not begin though nothing is wrong with its nodes: a registry, a fabric, a subnet manager
-or a file system that is away looks just like that, in a fleet with one big job too. Neither outweighs a program error,
-and the second has an end: a program may hang by itself. Called by core/recover.py. Pure.
+or a file system that is away looks just like that, in a fleet with one big job too. The second has an end: a program
+may hang by itself. Each attempt is judged when it has ended, and counted once, when the next one is asked for: what
+befalls its job later, a refused restart too, changes nothing. Called by core/recover.py. Pure.
 """
 
 from __future__ import annotations
@@ -11,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sickbay.core import absence, suspects
+from sickbay.core import absence, capacity, suspects
+from sickbay.core.recover_table import E, P, how_it_ended
 from sickbay.core.turn import JobSlice
-from sickbay.model import Blame, Finding, Job, Recovery, RecoveryPhase
-
-P = RecoveryPhase
+from sickbay.model import Blame, Cost, Finding, Job, Recovery
 
 ALIKE_S = 900.0  # seconds in which failures belong together: a stall is noticed up to ten minutes late
 LASTS_S = 5_400.0  # after the last of them: longer than the longest time between two tries of one job
@@ -33,7 +34,7 @@ KNOWN_S = 180.0  # after an attempt has ended: then it is known whether its node
 @dataclass(frozen=True, slots=True)
 class Failure:
     at: float  # watch time
-    how: str  # in a few words that are the same for all that fail by the same thing
+    how: str  # in a few words that are the same for all that fail by the same thing; "" is nothing of that kind
     job: str
 
 
@@ -47,6 +48,8 @@ class Failures:
 
 
 def noted(before: Failures, failure: Failure) -> Failures:
+    if not failure.how:
+        return forgotten(before, failure.job)
     lately = (*(f for f in before.lately if failure.at - f.at <= ALIKE_S), failure)[-KEPT:]
     alike = {f.job for f in lately if f.how == failure.how}
     shared = {how: until for how, until in before.shared.items() if until > failure.at}
@@ -68,16 +71,61 @@ def of_several(known: Failures, job: str, now: float) -> str:
     return f"several jobs fail alike, so it is something that they share ({how})"
 
 
+# --- what an attempt costs --------------------------------------------------------------------------------------------
+
+TRIED_AGAIN = frozenset({Cost.SHARED, Cost.BLAMELESS})  # later and later
+
+
+def judged(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
+    """What its last attempt costs, by the examination of its nodes."""
+    spared = 0 if s.job is not None and capacity.has_new_checkpoint(s.job, r) else r.spared
+    if s.outage:
+        return _shared(replace(r, spared=spared), s.outage)
+    if _is_blameless(s, replace(r, spared=spared), findings):
+        return replace(r, spared=spared + 1, cost=Cost.BLAMELESS)
+    return replace(r, spared=spared, cost=Cost.ONE)
+
+
+def drained(r: Recovery) -> Recovery:
+    """The drained node is to blame. Emptied by us before it had made a step, it was no attempt of its own."""
+    return replace(r, spared=0, cost=Cost.DRAINED if never_began(r) else Cost.ONE)
+
+
+def may_have_ended(r: Recovery, since: float) -> bool:
+    """That a node of it went away is noticed up to some minutes late; what went away after that has ended nothing."""
+    return r.stopped < 0 or since <= r.stopped + KNOWN_S
+
+
+def known_late(s: JobSlice, r: Recovery) -> Recovery:
+    """That it failed like others, or that its nodes went away with many, is known a while after its end."""
+    return _shared(r, s.outage) if s.outage and r.cost is Cost.ONE else r
+
+
+def _shared(r: Recovery, outage: str) -> Recovery:
+    return replace(r, cost=Cost.SHARED, blame=Blame.INFRASTRUCTURE, because=(outage, *r.because)[:3])
+
+
+def barren(job: Job, r: Recovery) -> int:
+    """Attempts in a row that ended without a new complete checkpoint, the last one included if it counts."""
+    return 0 if capacity.has_new_checkpoint(job, r) else r.barren + (r.cost is Cost.ONE)
+
+
+def words(r: Recovery) -> str:
+    """Why its last attempt is not counted, and it is tried again later."""
+    if r.cost is Cost.SHARED:
+        return r.because[0]
+    how = "did not begin" if never_began(r) else "stood still"
+    return f"it {how} though nothing is wrong with its nodes (try {r.spared} of {TRIES})"
+
+
 # --- one job alone ----------------------------------------------------------------------------------------------------
 
 
-def judged(s: JobSlice, r: Recovery, findings: Sequence[Finding], fresh: bool) -> Recovery:
-    """Is its last failure of the kind that a shared thing makes? `fresh`: it has saved since it was restarted, so what
-    was before says nothing. The first may be a hang in the middle of its work; those after it are attempts that did not
-    begin: one that makes steps and hangs again and again has a fault of its own, and so has one whose ranks die."""
-    spared = 0 if fresh else r.spared
-    of_that_kind = _looks_shared(s, r, findings) and (never_began(r) or (not spared and hung(r)))
-    return replace(r, spared=spared + of_that_kind, excused=of_that_kind)
+def _is_blameless(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:
+    """Is its last failure of the kind that a shared thing makes? The first since it saved may be a hang in the middle
+    of its work; those after it are attempts that did not begin: one that makes steps and hangs again and again has a
+    fault of its own, and so has one whose ranks die."""
+    return _looks_shared(s, r, findings) and (never_began(r) or (not r.spared and hung(r)))
 
 
 def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:
@@ -120,54 +168,34 @@ def _dies_there_again(s: JobSlice, job: Job, findings: Sequence[Finding]) -> boo
 
 def never_began(r: Recovery) -> bool:
     """Did its last attempt end before its first step?"""
-    before = (e.phase for e in reversed(r.journal) if e.phase not in ENDING)
-    return next(before, "") == P.RESTARTING
-
-
-ENDING = frozenset({P.STOPPING.value, P.EXAMINING.value, P.WAITING_FOR_CAPACITY.value})
-HOW = frozenset({"STALLED", "DIED", "TIMED_OUT", "DRAINED"})
+    return how_it_ended(r)[0] == P.RESTARTING
 
 
 def hung(r: Recovery) -> bool:
     """Did this attempt hang, or never make its first step, rather than die?"""
-    how = [e.event for e in r.journal if e.event in HOW]
-    return bool(how) and how[-1] != "DIED"
+    return how_it_ended(r)[1] in (E.DONE, E.TIMED_OUT)
 
 
-def is_our_doing(r: Recovery) -> bool:
-    """We emptied one of its nodes before it had made a step: that is no attempt of its own."""
-    return bool(r.by_drain) and never_began(r)
+def is_tried_enough(r: Recovery) -> bool:
+    return r.cost is Cost.BLAMELESS and r.spared > TRIES
 
 
-def excuse(s: JobSlice, r: Recovery) -> str:
-    """Why its last failure spends no attempt, in words; "" if it does."""
-    shared = s.outage or r.outage
-    if shared or not r.excused or r.spared > TRIES:
-        return shared
-    how = "did not begin" if r.spared > 1 else "stood still"
-    return f"it {how} though nothing is wrong with its nodes (try {r.spared} of {TRIES})"
-
-
-def is_tried_enough(s: JobSlice, r: Recovery) -> bool:
-    return bool(r.excused) and r.spared > TRIES and not s.outage
-
-
-def is_worth_telling(s: JobSlice, r: Recovery) -> bool:
+def is_worth_telling(r: Recovery) -> bool:
     """Its owner hears of it when it has failed to begin more than once."""
-    return bool(excuse(s, r)) and never_began(r) and tries_of(r) >= TELL_FROM
+    return r.cost in TRIED_AGAIN and never_began(r) and tries_of(r) >= TELL_FROM
 
 
 def back_off(r: Recovery) -> float:
     """Seconds until the next try: none before the first one, then twice as long each time, up to half an hour."""
-    tries = max(tries_of(r), r.spared - 1)
+    tries = max(tries_of(r), r.spared - 1) if r.cost in TRIED_AGAIN else 0
     return float(min(FIRST_S * 2 ** min(tries, 5), LONGEST_S)) if tries > 0 else 0.0
 
 
 def tries_of(r: Recovery) -> int:
-    """Restarts since it ran last."""
+    """Restarts since it ran last; one that was refused was none."""
     tries = 0
     for entry in reversed(r.journal):
         if entry.phase == P.RUNNING:
             break
-        tries += entry.phase == P.RESTARTING
+        tries += (entry.phase == P.RESTARTING) - (entry.event == E.REFUSED)
     return tries

@@ -67,7 +67,7 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     now. Said while neither is so, it means nothing: it is no leave for another day."""
     for command in s.commands:
         wanted = command.verb == "restart" and s.job is not None
-        lost, waits = wanted and bool(s.job and loose(s, r, s.job)), wanted and _is_put_off(s, r, now)
+        lost, waits = wanted and bool(s.job and loose(s, r, s.job)), wanted and _is_put_off(r, now)
         no = "none of its ranks is out of reach and no try is put off: nothing is done"
         why = (command.why or ("start it elsewhere" if lost else "try it now")) if lost or waits else no
         entry = Entry(r.step, command.verb.upper(), now.wall, command.by, why, r.phase.value)
@@ -77,6 +77,5 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     return r
 
 
-def _is_put_off(s: JobSlice, r: Recovery, now: Now) -> bool:
-    waiting = r.phase is RecoveryPhase.WAITING_FOR_CAPACITY
-    return waiting and bool(outages.excuse(s, r)) and now.watch < r.entered + outages.back_off(r)
+def _is_put_off(r: Recovery, now: Now) -> bool:
+    return r.phase is RecoveryPhase.WAITING_FOR_CAPACITY and now.watch < r.entered + outages.back_off(r)

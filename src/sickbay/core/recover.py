@@ -16,6 +16,7 @@ from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
     Action,
     Blame,
+    Cost,
     Done,
     Entry,
     Failed,
@@ -225,10 +226,9 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if isinstance(outcome, Done):
         r = replace(r, stopped=now.watch)
         if r.by_drain:
-            r = replace(r, spared=0, excused=False)
-            return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, r)
+            return (E.SPARED, "the drained node is to blame"), suspects.blame_drain(s, outages.drained(r))
         if arrivals.was_absent(r):
-            return (E.SPARED, "it had not begun, for want of nodes"), r
+            return (E.SPARED, "it had not begun, for want of nodes"), replace(r, cost=Cost.ABSENT)
         return (E.DONE, outcome.detail or "every rank is stopped"), r
     if (refused or _due(r, now)) and progress.has_moved(r, job):
         return (E.PROGRESSED, f"it makes steps again ({job.step})"), _alive(r, job, now)
@@ -249,10 +249,9 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return None, r
     findings = outcome.findings if isinstance(outcome, Done) else ()
     earlier, r = r.suspects, suspects.judge(s, r, findings)
-    r = outages.judged(s, r, findings, capacity.has_new_checkpoint(job, r))
-    r = replace(r, outage=s.outage)  # it ended in that, whether or not that is over when its next one begins
-    if s.outage:
-        r = replace(r, blame=Blame.INFRASTRUCTURE, because=(s.outage, *r.because)[:3])
+    r = outages.judged(s, r, findings)
+    if outages.is_tried_enough(r):
+        return (E.GIVEN_UP, f"{r.spared} attempts in a row did not begin, and nothing is wrong with its nodes"), r
     if r.blame is Blame.USER_CODE:
         return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
     if r.blame is Blame.UNKNOWN and r.swap and outages.hung(r):  # a fabric that is cut says nothing in any log
@@ -273,7 +272,8 @@ def _first(because: Sequence[str]) -> str:
 
 
 def _alive(r: Recovery, job: Job, now: Now) -> Recovery:
-    return replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch, stopped=-1.0)
+    return replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch, stopped=-1.0,
+                   cost=Cost.SETTLED)  # fmt: skip
 
 
 def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
@@ -283,22 +283,19 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return None, replace(r, refusal=f"attempt {job.attempt} is stopped and still shown as running")
     if job.phase is JobPhase.RUNNING:
         return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
-    r = replace(r, outage=s.outage or r.outage)
-    excuse = outages.excuse(s, r)
-    spends = not excuse and not outages.is_our_doing(r)
-    barren = 0 if capacity.has_new_checkpoint(job, r) else r.barren + spends
-    if outages.is_tried_enough(s, r):
-        return (E.GIVEN_UP, f"{r.spared} attempts in a row did not begin, and nothing is wrong with its nodes"), r
-    if barren >= policy.barren_limit and spends and now.watch < r.entered + outages.KNOWN_S:
+    r = outages.known_late(s, r)
+    barren = outages.barren(job, r)
+    spent = r.cost is Cost.ONE and barren >= policy.barren_limit
+    if spent and now.watch < r.entered + outages.KNOWN_S:
         return None, replace(r, refusal="before it is given up we look whether its nodes went away with many others")
-    if barren >= policy.barren_limit and spends:
+    if spent:
         why = f"{barren} attempts in a row ended without a new complete checkpoint (limit {policy.barren_limit})"
         return (E.GIVEN_UP, why), r
     if lost := reach.loose(s, r, job):
         why = reach.words(job, lost)
         return ((E.TIMED_OUT, why) if _due(r, now) else None), replace(r, refusal=why)
-    if excuse and now.watch < r.entered + outages.back_off(r):
-        return None, replace(r, refusal=f"it is tried again later and later: {excuse}")
+    if now.watch < r.entered + outages.back_off(r):
+        return None, replace(r, refusal=f"it is tried again later and later: {outages.words(r)}")
     good = s.good or ()
     need = arrivals.needed(job, r)
     nodes = _chosen(s, job, r, need, policy, now)
@@ -308,7 +305,7 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         missing = need - len(nodes)
         found = arrivals.words(nodes, missing) if missing else capacity.words(job, nodes, s.doubts)
         # by_drain: whatever ends the attempt that begins now, it is not the drain that ended the last one
-        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, expects=missing, by_drain="", outage="")
+        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, cost=Cost.SETTLED, expects=missing, by_drain="")
     why = f"needs {need} good nodes, {len(good) - len(s.doubts)} are known to be good and free"
     if s.doubts:
         most = suspicion.most_suspects(need, now.watch - r.progressed)
@@ -338,9 +335,8 @@ def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     wanted = r.attempt + 1
     if isinstance(outcome, Failed | Unguarded | Lost):
-        counted = not outages.excuse(s, r)  # it is again at the next restart
-        return (E.REFUSED, outcome.why), replace(r, barren=r.barren - counted)
-    if job.attempt >= wanted and job.phase is JobPhase.RUNNING and job.step > max(0, r.checkpoint_step):
+        return (E.REFUSED, outcome.why), r
+    if job.attempt >= wanted and job.phase in (JobPhase.RUNNING, *DEAD) and job.step > max(0, r.checkpoint_step):
         made = "made its first step" if job.step > 1 or job.checkpoints else "runs"
         return (E.PROGRESSED, f"attempt {job.attempt} {made}"), _resumed(r, job, now)
     if job.attempt >= wanted and job.phase in DEAD:
@@ -419,13 +415,14 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
         return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))
     if r.phase is P.RESTARTING and job is not None:
         return _ask_restart(r, job)
-    if r.phase is P.RUNNING and r.restarts and r.journal[-1].event == E.PROGRESSED and r.down_since is not None:
+    resumed = r.phase is P.RUNNING and r.restarts and r.journal[-1].event == E.PROGRESSED
+    if resumed and r.down_since is not None and job is not None and job.phase is JobPhase.RUNNING:
         told = explain.restarted(r, now.wall - r.down_since, now.wall)
         return replace(r, notices=(*r.notices, told)[-8:], down_since=None)
     if r.phase is P.FAILED:
         return replace(r, notices=(*r.notices, explain.gave_up(r, why, now.wall))[-8:])
-    if r.phase is P.WAITING_FOR_CAPACITY and outages.is_worth_telling(s, r):
-        told = explain.does_not_begin(r, outages.excuse(s, r), now.wall)
+    if r.phase is P.WAITING_FOR_CAPACITY and outages.is_worth_telling(r):
+        told = explain.does_not_begin(r, outages.words(r), now.wall)
         return replace(r, notices=(*r.notices, told)[-8:])
     if r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT:
         return replace(r, notices=(*r.notices, explain.waits(r, why, now.wall))[-8:])

@@ -57,6 +57,7 @@ TABLE: dict[RecoveryPhase, dict[JobEvent, RecoveryPhase]] = {
     P.GONE: {},
 }  # fmt: skip
 
+AFTER_ITS_END = frozenset({P.STOPPING.value, P.EXAMINING.value, P.WAITING_FOR_CAPACITY.value})
 ENDS = frozenset(phase for phase, row in TABLE.items() if not row)
 
 DEADLINE_OF = {
@@ -80,6 +81,17 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
     return replace(
         r, phase=phase, step=r.step + 1, entered=now.watch, deadline=deadline, pending=None, refusal="", journal=journal
     )
+
+
+def how_it_ended(r: Recovery) -> tuple[str, str]:
+    """From which phase its last attempt came to its end, and by which event. A stop that had to be asked for again, an
+    examination and the wait after it say nothing of that."""
+    event = ""
+    for entry in reversed(r.journal):
+        if entry.phase not in AFTER_ITS_END:
+            return entry.phase, event
+        event = entry.event
+    return "", event
 
 
 def deadline_of(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sickbay.model import Event
-from sickbay.sim.mutants.patch import Mutant, set_, wrap_
+from sickbay.model import Cost, Event
+from sickbay.model import RecoveryPhase as P
+from sickbay.sim.mutants.patch import Mutant, rule_, set_, wrap_
 
 
 def _is_nobodys_member(old: Any) -> Any:
@@ -35,6 +36,27 @@ def _forgets_what_is_explained(old: Any) -> Any:
         old(turn)
 
     return explain_away
+
+
+def _forgets_it(old: Any) -> Any:
+    """As it was: a job was given up when its nodes were back from the absence that had ended it."""
+
+    def waiting(s: Any, r: Any, policy: Any, now: Any) -> Any:
+        over = r.cost is Cost.SHARED and not s.outage
+        return old(s, replace(r, cost=Cost.ONE) if over else r, policy, now)
+
+    return waiting
+
+
+def _gives_back(old: Any) -> Any:
+    """As it was: what the restart had not cost was given back too."""
+
+    def restarting(s: Any, r: Any, policy: Any, now: Any) -> Any:
+        move, after = old(s, r, policy, now)
+        refused = move is not None and move[0] == "REFUSED"
+        return move, replace(after, barren=after.barren - 1) if refused else after
+
+    return restarting
 
 
 def _none(*args: Any) -> str:
@@ -72,15 +94,16 @@ COMPANY: tuple[Mutant, ...] = (
     # what jobs share
     Mutant("ranks out of reach are no hindrance", set_("core.reach", "loose", lambda *a: ())),
     Mutant("a shared outage spends attempts", set_("controller.outages", "Outages.of", _none)),
-    Mutant("an attempt that does not begin is spent", set_("core.outages", "judged", lambda s, r, findings, fresh: r)),
+    Mutant("an attempt that does not begin is spent", set_("core.outages", "_is_blameless", _no)),
     Mutant("a job that never begins is tried for ever", set_("core.outages", "TRIES", 10**6)),
     Mutant("what does not begin is tried again at once", set_("core.outages", "back_off", lambda r: 0.0)),
     Mutant(
         "a deleted object frees its ranks",
         set_("controller.view", "View.out_of_reach", _is_away_while_it_has_an_object),
     ),
-    Mutant("an outage is forgotten when it is over", set_("core.outages", "excuse", lambda s, r: s.outage)),
-    Mutant("our own drain spends an attempt", set_("core.outages", "is_our_doing", _no)),
+    Mutant("an outage is forgotten when it is over", rule_("core.recover", P.WAITING_FOR_CAPACITY, _forgets_it)),
+    Mutant("our own drain spends an attempt", set_("core.outages", "drained", lambda r: replace(r, cost=Cost.ONE))),
+    Mutant("a refused restart gives an attempt back", rule_("core.recover", P.RESTARTING, _gives_back)),
     Mutant("an outsider explains a hang", set_("core.suspects", "_can_stop_work", lambda d: True)),
     # common causes, comebacks, ceilings
     Mutant("explained is good", wrap_("core.sight", "explain_away", _forgets_what_is_explained)),
