@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from sickbay.controller.jobs import _how as how
 from sickbay.controller.outages import Outages
 from sickbay.core.outages import LASTS_S
+from sickbay.model import Entry
+from tests.builders import a_job
 
 
 def failed(*jobs: str, how: str = "no image", at: float = 0.0) -> Outages:
@@ -42,3 +45,15 @@ def test_it_lasts_while_jobs_go_on_failing_by_it_and_ends_for_one_that_runs() ->
     outages.forget("b")
     assert outages.of("b", LASTS_S + 60.0) == ""
     assert outages.of("a", 2 * LASTS_S) == ""
+
+
+def test_jobs_that_our_drains_ended_at_the_same_time_share_nothing() -> None:
+    """Three sick nodes within a quarter of an hour were an outage, and what they ended was not counted."""
+    assert how(a_job(), Entry(3, "DRAINED", 0.0, "sickbay", "why")) == ""
+    assert failed("a", "b", "c", how="").of("a", 60.0) == ""
+
+
+def test_a_job_that_a_drain_ended_has_no_part_in_what_it_failed_by_before() -> None:
+    outages = failed("a", "b", "c")
+    outages.note("a", "", 60.0)
+    assert (outages.of("a", 60.0), bool(outages.of("b", 60.0))) == ("", True)

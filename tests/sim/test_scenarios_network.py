@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.model import Case, Command, NodeRecord, Recovery, RecoveryPhase
-from sickbay.settings import Limit, Policy
+from sickbay.model import Case, Command, JobPhase, NodeRecord, Recovery, RecoveryPhase
+from sickbay.settings import JobPolicy, Limit, Policy
 from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward, names
 
@@ -246,6 +246,21 @@ def test_a_controller_that_is_started_anew_in_a_partition_starts_no_second_attem
     w.crash()
     w.passes(8 * HOUR)
     assert w.facts("two-attempts") == []
+
+
+@pytest.mark.parametrize("provider_tells", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_job_is_given_up_because_some_of_its_nodes_went_away_with_many(kind: str, provider_tells: bool) -> None:
+    """It was, where the provider says that the machines are off: no rank can hide there, so they were not away."""
+    policy, jobs = Policy(max_verb="REPLACE", approval=()), JobPolicy(barren_limit=1)
+    w = Ward(32, policy=policy, jobs=jobs, rack_size=8, provider_tells=provider_tells)
+    w.submit(nodes=names(6, 4))
+    w.passes(500.0)  # it has begun, and not saved yet
+    w.world.network.cut(names(0, 8), kind, for_s=2 * HOUR)
+    w.passes(8 * HOUR)
+    assert given_up(w) == []
+    assert w.world.jobs["llama"].phase is JobPhase.RUNNING
+    w.is_sound()
 
 
 def test_a_rack_that_people_closed_and_switched_off_is_theirs() -> None:

@@ -13,10 +13,10 @@ from functools import partial
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.containment import Containment
-from sickbay.controller.outages import Outages
+from sickbay.controller.outages import Outages, away_with_many
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import absence, blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
+from sickbay.core import blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import Action, Case, Command, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
@@ -124,30 +124,30 @@ class JobDesk(Asking):
         key, outcome = self._answers.pop(job_id, ("", None))
         recovery = stored.value if stored else None
         nodes = job.nodes if job else ()
-        waiting = recovery is not None and recovery.phase in WANTS_NODES
+        waiting, away = recovery is not None and recovery.phase in WANTS_NODES, self._away(job, recovery, now)
         return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             harmless=self._harmless, verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
-            unreachable=(lost := self._unreachable(job, recovery, now)),
-            outage=self._outage(job_id, lost, now) if waiting else "", commands=tuple(self._orders.pop(job_id, ())),
+            unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
+            outage=self._outage(recovery, away, now) if recovery and waiting else "",
+            commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job),
             lost=self._view.lost_jobs.pop(job_id, None),
         )  # fmt: skip
 
-    def _unreachable(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
-        """Nodes of the job's last attempt that do not answer, and since when: ranks may run there. Where its owner was
-        told that some do, a node that has no object now is one of them for whoever leads anew."""
+    def _away(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
+        """Nodes of the job's last attempt that do not answer, and since when. Where its owner was told that ranks may
+        run on some, a node that has no object now is one of them for whoever leads anew."""
         if job is None:
             return {}
         absent = self._view.out_of_reach(job.nodes)
         if recovery is not None and recovery.told_of == job.attempt:
             known = self._view.nodes.keys() | self._view.gone
             absent = {**dict.fromkeys(n for n in job.nodes if n not in known), **absent}
-        hiding = {n: since for n, since in absent.items() if reach.may_hide_ranks(self._view.nodes.get(n))}
-        return {n: self._since(n, since, now) for n, since in hiding.items()}
+        return {n: self._since(n, since, now) for n, since in absent.items()}
 
     def _since(self, name: str, since: float | None, now: Now) -> float:
         """Who was away already when we began to look may have been for ever: with ranks on it."""
@@ -155,12 +155,9 @@ class JobDesk(Asking):
             return float("-inf")
         return now.watch if since is None else since
 
-    def _outage(self, job: str, lost: Mapping[str, float], now: Now) -> str:
-        """What this job fails by together with others, or because of something that has a case of its own."""
-        many = self._view.cases.get(absence.NAME)
-        if lost and many is not None:
-            return f"its nodes are away together with many others ({many.value.id})"
-        return self._outages.of(job, now.watch)
+    def _outage(self, r: Recovery, away: Mapping[str, float], now: Now) -> str:
+        """What its last attempt failed by together with others, or because of something that has a case of its own."""
+        return away_with_many(self._view, r, away) or self._outages.of(r.job, now.watch)
 
     def take_commands(self, commands: Sequence[Command]) -> list[Command]:
         """Keep those about jobs that we look after; the others are returned."""
@@ -339,7 +336,10 @@ def _was_left(last: Recovery) -> bool:
 
 
 def _how(job: Job | None, last: Entry) -> str:
-    """How it failed, in a few words that are the same for all that fail by the same thing."""
+    """How it failed, in a few words that are the same for all that fail by the same thing; "" if a drain of ours ended
+    it: nodes that are sick at the same time are nothing that their jobs share."""
+    if last.event == "DRAINED":
+        return ""
     verdict = _verdict(job) if last.event == "DIED" else None
     line = verdict.because[0] if verdict is not None and verdict.because else ""
     return f"{last.event}: {line[:60]}" if line else last.event

@@ -1,11 +1,17 @@
-"""Keeps in memory how jobs failed lately; core/outages.py says which of that is shared.
+"""Keeps in memory how jobs failed lately, and sees whose nodes went away with many.
 
-Kept by controller/jobs.py, which tells core/recover.py: while it lasts no job spends an attempt on it or is given up.
+Kept by controller/jobs.py, which tells core/recover.py; core/outages.py says which failures are shared, and that they
+cost no attempt.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sickbay.controller.view import View
+from sickbay.core import absence
 from sickbay.core import outages as core
+from sickbay.model import Recovery
 
 
 class Outages:
@@ -21,3 +27,19 @@ class Outages:
 
     def of(self, job: str, now: float) -> str:
         return core.of_several(self._known, job, now)
+
+
+def away_with_many(view: View, r: Recovery, away: Mapping[str, float]) -> str:
+    """Has its last attempt ended because nodes of it went away together with many others? `away`: since when each of
+    them does not answer. One without power is away like any other, though no rank can hide there."""
+    many = view.cases.get(absence.NAME)
+    missed = (since for name, since in away.items() if _is_missed(view, name))
+    if many is None or not any(core.may_have_ended(r, since) for since in missed):
+        return ""
+    return f"its nodes are away together with many others ({many.value.id})"
+
+
+def _is_missed(view: View, name: str) -> bool:
+    """Not while we treat it, nor when somebody has taken it away."""
+    node, case = view.nodes.get(name), view.cases.get(name)
+    return node is None or not absence.excuse(node, case.value if case else None)
