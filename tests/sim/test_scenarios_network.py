@@ -592,3 +592,16 @@ def test_a_newcomer_at_its_gate_that_was_away_and_is_back_is_examined_and_not_re
     w.passes(4 * HOUR)
     assert w.treatments() == []
     assert not w.world.nodes["node-0003"].gate
+
+
+def test_a_healthy_node_that_is_cut_off_alone_is_rebooted_once_also_where_examinations_have_little_time() -> None:
+    """The examination of a node that does not answer ended by its time instead of by its answer, and POWER_CYCLE was
+    next (seed 720223)."""
+    w = ward(16, verify_s=30.0)
+    w.passes(600.0)
+    w.world.network.cut(["node-0012"], "control", for_s=4 * HOUR)
+    w.passes(3 * HOUR)
+    assert w.treatments() == ["REBOOT"]
+    w.passes(3 * HOUR)
+    assert w.treatments() == ["REBOOT"]
+    w.is_sound()

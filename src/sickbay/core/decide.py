@@ -234,6 +234,8 @@ def _from_time(turn: Turn, case: Case) -> Move | None:
     lasted = how_long(turn.ctx.now.watch - case.entered)
     tail = f"; {case.refusal}" if case.refusal else ""
     why = f"{case.node} was {explain.PHASE_WORDS[case.phase]} for {lasted}, longer than allowed"
+    if case.phase is Phase.VERIFYING and absence.is_only_evidence(case):
+        return (Event.INCONCLUSIVE, f"{why}: that says nothing against a node that was only away", "sickbay")
     return (Event.TIMED_OUT, why + tail, "sickbay")
 
 
