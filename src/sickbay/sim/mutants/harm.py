@@ -18,16 +18,6 @@ def _waits_for_nothing(old: Any) -> Any:
     return why_evict
 
 
-def _gone_is_not_out(old: Any) -> Any:
-    """The place of a node that is exchanged is given to the next one."""
-
-    def is_needed(seat: Any, case: Any, now: float) -> bool:
-        exchanged = seat.kind == "out" and case.rung is not None and case.rung.value == "REPLACE"
-        return bool(old(seat, case, now)) and not exchanged
-
-    return is_needed
-
-
 def _only_ours(old: Any) -> Any:
     """Who does not answer, or is held by somebody, takes no place."""
 
@@ -60,8 +50,6 @@ def _is_not_heard(verb: str) -> Patch:
 HARM: tuple[Mutant, ...] = (
     Mutant("work is stopped for what can wait", wrap_("core.phases", "_why_evict", _waits_for_nothing),
            only="WithinCeilings"),
-    Mutant("a machine that is exchanged is not out", wrap_("core.admit", "is_needed", _gone_is_not_out),
-           drawn="policy.max_out", only="WithinLimits"),
     Mutant("who is out by others' doing takes no place", wrap_("core.admit", "out_of_service", _only_ours),
            only="WithinLimits"),
     Mutant("a job has one attempt", rule_("core.recover", RecoveryPhase.WAITING_FOR_CAPACITY, _one_attempt),
