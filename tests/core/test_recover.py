@@ -562,6 +562,21 @@ def test_a_refused_restart_is_tried_again_later_and_later_each_time() -> None:
     assert capacity.again_at(again) - again.entered > first
 
 
+def test_a_job_whose_restart_is_refused_for_an_hour_is_told_to_its_owner_once_a_day() -> None:
+    """Each refusal began the hour anew: a job stood still for three days, and nobody heard of it."""
+    r, start = restarting(stopped=1_000.0), 1_100.0
+    now, told = start, dict[str, float]()
+    while now < start + 40_000.0:
+        assert r.pending is not None
+        r = answered(r, DEAD, Failed("ranks of an earlier attempt live on n2"), now, good=("n1", "n2"))
+        told.update({n.key: now for n in r.notices if n.key not in told})
+        now = capacity.again_at(r)
+        r = after(r, DEAD, now, good=("n1", "n2"))
+    assert [min(told.values()) - start >= 3_500.0, min(told.values()) - start < 4_600.0] == [True, True]
+    assert len(told) == len({int((WALL + t) // 86_400) for t in told.values()}) <= 2
+    assert "ranks of an earlier attempt live on n2" in r.notices[-1].body
+
+
 @pytest.mark.parametrize("first", [40, 80], ids=["after a new checkpoint", "without one"])
 def test_however_often_a_restart_is_refused_the_limit_comes_no_nearer(first: int) -> None:
     r = after(waiting(checkpoint_step=first, barren=0), DEAD, good=("n1", "n2"))
@@ -620,6 +635,18 @@ def test_a_gang_that_does_not_stop_is_told_of() -> None:
     again = after(first, job, first.deadline or 0.0)
     assert again.phase is P.STOPPING
     assert "does not stop" in again.notices[-1].title
+
+
+def test_while_the_api_server_is_away_nobody_is_sent_to_look_for_ranks_that_do_not_end() -> None:
+    """45 owners were told so about jobs that ran on, for 25 minutes in which no stop could be delivered."""
+    job = a_job(step=100)
+    r = after(a_recovery(phase=P.STALLED, deadline=1_100.0, job_step=100, progressed=1_000.0), job, 1_100.0)
+    while r.deadline is not None and r.deadline < 5_000.0:
+        assert r.notices == ()
+        r = after(r, job, r.deadline, undelivered="the API server does not answer")
+    (told,) = {n.key: n for n in r.notices}.values()
+    assert "the API server does not answer" in told.body
+    assert "Look for processes" not in told.body
 
 
 def test_a_suspect_that_is_good_again_is_used_when_nothing_else_is_left() -> None:

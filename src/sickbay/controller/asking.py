@@ -37,9 +37,9 @@ class Asking(ABC):
     def put_sent(self, owner: str, action: Action) -> None:
         """Write down that the call is about to be made."""
 
-    def waits_for(self, owner: str, words: str, *, held: bool = False) -> None:
+    def waits_for(self, owner: str, words: str, *, held: bool = False, delivered: bool = True) -> None:
         """Under way, and this is what it waits for: kept where a person looks, if the record has a place for it.
-        `held`: by somebody who keeps it from beginning."""
+        `held`: by somebody who keeps it from beginning. Not `delivered`: the door could not even ask for it."""
         return
 
     @abstractmethod

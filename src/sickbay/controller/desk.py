@@ -526,7 +526,7 @@ class Desk(Asking):
         stored = self._view.cases.get(owner)
         return stored.value.deadline if stored else None
 
-    def waits_for(self, owner: str, words: str, *, held: bool = False) -> None:
+    def waits_for(self, owner: str, words: str, *, held: bool = False, delivered: bool = True) -> None:
         """Said when the time is up, and written with the next write; at once where a person may have to act."""
         stored = self._view.cases.get(owner)
         if stored is not None and words and stored.value.refusal != words and not machine.is_frozen(stored.value):

@@ -42,6 +42,7 @@ class JobDesk(Asking):
         self._compared: dict[str, tuple[int, tuple[str, ...]]] = {}  # job -> attempt and nodes whose versions were seen
         self._compare_at: dict[str, float] = {}
         self._outages = Outages()
+        self._kept_back: dict[str, tuple[str, str]] = {}  # job -> key of its action, why that cannot be delivered
         self._orders: dict[str, list[Command]] = {}  # job -> what people asked for, until it is decided
         self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
 
@@ -135,7 +136,7 @@ class JobDesk(Asking):
             commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job),
-            lost=self._view.lost_jobs.pop(job_id, None),
+            lost=self._view.lost_jobs.pop(job_id, None), undelivered=self._undelivered(recovery),
         )  # fmt: skip
 
     def _away(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
@@ -269,6 +270,7 @@ class JobDesk(Asking):
             self._view.frozen_jobs.pop(job, None)
             self._gangs.pop(job, None)
             self._compared.pop(job, None)
+            self._kept_back.pop(job, None)
         else:
             self._note_start(r, now)
         waits = r.phase is RecoveryPhase.WAITING_FOR_CAPACITY
@@ -298,6 +300,16 @@ class JobDesk(Asking):
     def pending(self, owner: str) -> Action | None:
         stored = self._view.recoveries.get(owner)
         return stored.value.pending if stored else None
+
+    def waits_for(self, owner: str, words: str, *, held: bool = False, delivered: bool = True) -> None:
+        """Kept in memory for as long as the same action is asked for: what keeps it from being delivered is said."""
+        action = self.pending(owner)
+        self._kept_back[owner] = (action.key if action else "", "" if delivered else words)
+
+    def _undelivered(self, recovery: Recovery | None) -> str:
+        asked = recovery.pending if recovery is not None else None
+        key, words = self._kept_back.get(recovery.job, ("", "")) if recovery is not None else ("", "")
+        return words if asked is not None and asked.key == key else ""
 
     def put_sent(self, owner: str, action: Action) -> None:
         self._resend.discard(owner)

@@ -225,8 +225,9 @@ class Controller:
         if action is None or action.key != answer.key:
             return  # a late answer: the step it was for is over
         if isinstance(answer.outcome, Started | Retry):
+            begun = isinstance(answer.outcome, Started)
             held = isinstance(answer.outcome, Started) and answer.outcome.held
-            desk.waits_for(answer.owner, _words(answer.outcome), held=held)
+            desk.waits_for(answer.owner, _words(answer.outcome), held=held, delivered=begun)
             return
         if may_resend(action, answer.outcome):
             desk.resend(answer.owner)

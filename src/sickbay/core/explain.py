@@ -304,9 +304,13 @@ def no_arrivals(recovery: Recovery, at: float) -> Notice:
     return Notice(key, "urgent", f"{recovery.job} gets no good nodes", body, "", at)
 
 
+UNDELIVERED = "its stop cannot be delivered"  # nobody knows whether its ranks would end
+
+
 def cannot_stop(recovery: Recovery, why: str, at: float) -> Notice:
     """Once a day while it lasts."""
-    body = f"{recovery.job} cannot be restarted yet: {why}. Look for processes that do not end on its nodes."
+    look = "" if why.startswith(UNDELIVERED) else " Look for processes that do not end on its nodes."
+    body = f"{recovery.job} cannot be restarted yet: {why}.{look}"
     key = f"{recovery.job}/stopping/{int(at // 86_400)}"
     return Notice(key, "warning", f"{recovery.job} does not stop", body, "", at)
 

@@ -61,7 +61,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         if moved is None:
             break
         silent += _silent(s, recovery, moved)
-        recovery = _entering(s, moved, move[1], now)
+        recovery = _entering(s, moved, move[1], policy, now)
         if recovery.phase is P.WAITING_FOR_CAPACITY and move[0] is E.SPARED:
             recovery = arrivals.told(recovery, policy, now)
         s = replace(s, outcome=None)
@@ -235,7 +235,8 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if refused and job.phase is JobPhase.RUNNING and job.unread:
         return (E.UNSEEN, f"its progress cannot be read: {job.unread}"), _alive(r, job, now)
     if _due(r, now):
-        return (E.TIMED_OUT, "not every rank could be stopped yet; it is tried again"), r
+        why = f"{explain.UNDELIVERED}: {s.undelivered}" if s.undelivered else "not every rank could be stopped yet"
+        return (E.TIMED_OUT, f"{why}; it is tried again"), r
     return None, r
 
 
@@ -400,13 +401,14 @@ RULES = {
 # --- what a phase asks for ------------------------------------------------------------------------------------------
 
 
-def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
+def _entering(s: JobSlice, r: Recovery, why: str, policy: JobPolicy, now: Now) -> Recovery:
     job = s.job
     assert job is not None or r.phase in ENDS
     if r.phase is P.STALLED and job is not None:
         return replace(r, pending=_ask(r, Verb.COLLECT, job.nodes, what="stacks"))
     if r.phase is P.STOPPING and job is not None:
-        if r.journal[-1].event == E.TIMED_OUT and r.journal[-2].phase == P.STOPPING:  # again
+        again = r.journal[-1].event == E.TIMED_OUT and r.journal[-2].phase == P.STOPPING
+        if again and (not why.startswith(explain.UNDELIVERED) or _is_long_down(r, policy, now)):
             r = replace(r, notices=(*r.notices, explain.cannot_stop(r, why, now.wall))[-8:])
         return replace(
             r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=progress.stands_at(r, job))
@@ -424,9 +426,15 @@ def _entering(s: JobSlice, r: Recovery, why: str, now: Now) -> Recovery:
     if r.phase is P.WAITING_FOR_CAPACITY and outages.is_worth_telling(r):
         told = explain.does_not_begin(r, outages.words(r), now.wall)
         return replace(r, notices=(*r.notices, told)[-8:])
-    if r.phase is P.WAITING_FOR_CAPACITY and r.journal[-1].event == E.TIMED_OUT:
-        return replace(r, notices=(*r.notices, explain.waits(r, why, now.wall))[-8:])
+    refused = r.journal[-1].event == E.REFUSED and _is_long_down(r, policy, now)  # each began its wait anew
+    if r.phase is P.WAITING_FOR_CAPACITY and (refused or r.journal[-1].event == E.TIMED_OUT):
+        told = explain.waits(r, why, now.wall)
+        return r if told.key in {n.key for n in r.notices} else replace(r, notices=(*r.notices, told)[-8:])
     return r
+
+
+def _is_long_down(r: Recovery, policy: JobPolicy, now: Now) -> bool:
+    return now.watch >= max(r.stopped, r.progressed) + policy.capacity_s
 
 
 def _ask_restart(r: Recovery, job: Job) -> Recovery:

@@ -143,6 +143,7 @@ class JobSlice:
     paused: str = ""
     given_up: bool = False  # it has no record because the last one gave up this very attempt
     lost: Recovery | None = None  # its record, if somebody deleted it while we looked on
+    undelivered: str = ""  # why what it asks for cannot even be asked of the platform
 
 
 @dataclass(frozen=True, slots=True)
