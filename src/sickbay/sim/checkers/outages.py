@@ -16,6 +16,7 @@ from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
+    from sickbay.sim.hardware import SimNode
 
 ENDS_S = 600.0  # all others are back for so long: the case about many is over
 STRAGGLES_S = 1_800.0  # most are back for so long: the others are treated for themselves
@@ -54,8 +55,8 @@ class _Absent(Checker):
             self._come_back(names, fact.t)
         if fact.kind in ("order", "person") and str(fact.detail.get("case", "")).startswith("absence."):
             self._let_go(str(fact.detail["act"]), fact.t)
-        if fact.kind == "joined":  # another machine: not cut off, or shown to nobody before that ends
-            self.cut_now.pop(fact.node, None)
+        if fact.kind == "joined":
+            self._exchange(self.world.nodes[fact.node])
             self._forget_moment(fact.t)
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._forget_moment(fact.t)
@@ -72,6 +73,13 @@ class _Absent(Checker):
                 self.away[name], self.many_since[name] = float("inf"), t
                 self._let_until.pop(name, None)
                 (self._earlier.discard if name in names else self._earlier.add)(name)
+
+    def _exchange(self, node: SimNode) -> None:
+        """Another machine: the cut has not reached it, or nobody is shown it before that ends: then it is no company."""
+        if node.reachable and node.powered:
+            self.cut_now.pop(node.name, None)
+        elif node.name in self.cut_now:
+            self._down_before.add(node.name)
 
     def _come_back(self, names: Iterable[str], t: float) -> None:
         for name in names:
