@@ -63,6 +63,24 @@ def test_an_attempt_without_a_step_that_died_of_a_sickness_which_shows_is_barren
     assert "was restarted 2 times without a new checkpoint" in complaints(ward, "HealthyJobsRun")[0]
 
 
+@pytest.mark.parametrize("mended", [True, False])
+def test_an_attempt_without_a_step_whose_sick_node_is_mended_before_the_next_one_is_not_barren(mended: bool) -> None:
+    """Seed 50000521: it was drained, reset and proved well, and the job got it again."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=2))
+    job = ward.submit("llama", GANG)
+    for n in range(2, 5):
+        ward.passes(30.0)
+        ward.world.strike("gpu_lost_79", GANG[0], n, cure="reboot")
+        ward.judge.look()
+        ward.passes(30.0)
+        if mended:
+            for gpu in ward.world.nodes[GANG[0]].gpus:
+                gpu.ailments.clear()
+        again(ward, job, n)
+        ward.judge.look()
+    assert bool(complaints(ward, "HealthyJobsRun")) is not mended
+
+
 @pytest.mark.parametrize(("off", "complained"), [(3, False), (2, True)])
 def test_an_attempt_whose_node_lost_its_power_with_many_others_is_not_barren(off: int, complained: bool) -> None:
     """One after the other, as breakers trip: the power of the first is back and it has not booted yet."""

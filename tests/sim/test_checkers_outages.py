@@ -224,6 +224,21 @@ def test_a_job_is_given_up_that_has_not_had_its_attempts(tries: int, user: bool,
     assert bool(complaints(ward, "NoJobGivenUp")) == complained
 
 
+def test_an_attempt_that_dies_of_its_own_while_something_is_shared_is_one_of_its_own() -> None:
+    """Seed 50001295: it hung in a cut fabric, and a GPU fell off the bus meanwhile."""
+    ward = unwatched()
+    job = ward.submit("llama")
+    ward.world.network.cut(names(0, 4), "data", 3600.0)
+    for n in range(2, 4):
+        ward.world.strike("gpu_lost_79", names(0, 1)[0], n)
+        ward.passes(60.0)
+        if n == 2:
+            ward.world.gangs.restart("llama#2.3", job, n, 0, names(0, 4))
+            ward.passes(60.0)
+    gives_up(ward)
+    assert not complaints(ward, "NoJobGivenUp")
+
+
 def test_attempts_that_something_shared_has_spent_are_none_of_its_own() -> None:
     ward = unwatched()
     job = ward.submit("llama")

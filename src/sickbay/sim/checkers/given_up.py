@@ -95,19 +95,20 @@ class NoJobGivenUp(Checker):
         job = str(fact.detail.get("job", ""))
         if fact.kind == "job-end":
             what = self._victims.of(job, fact.t)
-            self._note_spent(fact, job, what)
             evicted = str(fact.detail["why"]).startswith("evicted")
             by_itself = fact.detail["phase"] == "FAILED" and not evicted and what != "power"
-            if by_itself or not what:  # what died while it waited died of something else
+            own = by_itself or not what  # what died while it waited died of something else
+            self._note_spent(fact, job, own)
+            if own:
                 self._since.pop(job, None)
             elif self.world.jobs[job].spec.managed:
                 self.exercised += 1
                 self._since.setdefault(job, fact.t)
 
-    def _note_spent(self, fact: Fact, job: str, what: str) -> None:
+    def _note_spent(self, fact: Fact, job: str, own: bool) -> None:
         n = fact.detail["attempt"]
         saved = any(c.attempt == n for c in self.world.jobs[job].checkpoints)
-        self._spent[job] = int(not what) + (0 if saved else self._spent.get(job, 0))
+        self._spent[job] = int(own) + (0 if saved else self._spent.get(job, 0))
 
     def moment(self) -> None:
         now = {r.value.job for r in self.run.store.list(Recovery)}

@@ -76,7 +76,7 @@ class HealthyJobsRun(Checker):
     """We stop no job that makes progress, except by a drain; and restart within the limit, counted on the truth.
 
     An attempt that made no step, or that something shared has stopped, is not counted unless it died of a sickness that
-    can be seen on a node that it gets again: it is tried again, but less and less often, and not for ever."""
+    can be seen on a node that it gets again as it was: it is tried again, but less and less often, and not for ever."""
 
     floor: ClassVar[float] = 120.0
 
@@ -148,7 +148,7 @@ class HealthyJobsRun(Checker):
         last = int(fact.detail["attempt"]) - 1
         fresh = any(c.attempt == last for c in self.world.jobs[job].checkpoints)
         ours = fact.detail["by"] not in ("owner", "scheduler")
-        again = self._died.get(job, set()) & set(str(fact.detail["nodes"]).split(","))
+        again = self._died.get(job, set()) & set(str(fact.detail["nodes"]).split(",")) & self._sick_nodes(job)
         excused = job in self._excused or self._victims.has_shown_itself(job)
         if ours and not fresh and excused and not again:
             self._judge_again(fact, job)

@@ -75,7 +75,7 @@ class _Absent(Checker):
                 (self._earlier.discard if name in names else self._earlier.add)(name)
 
     def _exchange(self, node: SimNode) -> None:
-        """Another machine: the cut has not reached it, or nobody is shown it before that ends: then it is no company."""
+        """Another machine: not cut off, or shown to nobody before that ends, and then it is no company."""
         if node.reachable and node.powered:
             self.cut_now.pop(node.name, None)
         elif node.name in self.cut_now:
