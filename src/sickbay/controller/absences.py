@@ -7,7 +7,7 @@ once a pass and for each node's slice. Cost: nothing while nobody is away; then 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sickbay.controller.asking import Unsaid
 from sickbay.controller.heartbeats import Heartbeats
@@ -19,6 +19,7 @@ from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
 from sickbay.core import keeping, machine, one_by_one
 from sickbay.core.turn import Now
+from sickbay.frozen import replace
 from sickbay.model import Absence, Case, Ledger, Node, NodeRecord, Notice, Phase, RecoveryPhase
 from sickbay.settings import Settings
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from sickbay.catalog import Catalog
@@ -44,6 +43,7 @@ from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
 from sickbay.core.turn import Context, Decision, JobDecision, NodeSlice, Now
 from sickbay.errors import SickbayError
+from sickbay.frozen import replace
 from sickbay.model import (
     Action,
     Case,
@@ -61,6 +61,7 @@ from sickbay.model import (
     Status,
     Verb,
 )
+from sickbay.ports import Stored
 from sickbay.settings import Policy, Settings
 
 log = logging.getLogger(__name__)
@@ -341,7 +342,7 @@ class Desk(Asking):
         if stored is None or known is None or stored.value.refusal != refusal.why or self._view.is_off(name):
             return False
         case = replace(stored.value, retry_at=refusal.again_at)
-        self._view.cases[name] = replace(stored, value=case)
+        self._view.cases[name] = Stored(case, stored.version, stored.epoch)
         self._settle(name, case, known.value, self._context(case.pool, now))
         return True
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from functools import partial
+from operator import attrgetter
 
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
@@ -19,6 +20,7 @@ from sickbay.controller.view import View
 from sickbay.core import blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobDecision, JobSlice, Now
+from sickbay.frozen import replace
 from sickbay.model import Action, Case, Command, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
 from sickbay.ports import Stored
 from sickbay.settings import LEVELS, Settings
@@ -44,6 +46,7 @@ class JobDesk(Asking):
         self._outages = Outages()
         self._kept_back: dict[str, tuple[str, str]] = {}  # job -> key of its action, why that cannot be delivered
         self._orders: dict[str, list[Command]] = {}  # job -> what people asked for, until it is decided
+        self._verdicts: dict[str, tuple[object, blame.BlameVerdict | None]] = {}  # job -> exits, what they say
         self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
 
     def begin(self, now: Now) -> None:
@@ -84,7 +87,8 @@ class JobDesk(Asking):
         if stored is None or s.commands or _is_worth_keeping(stored.value, d.recovery):
             self._records.put_recovery(d.recovery, d.ended, [c.id for c in s.commands])
         if not d.ended:
-            self._view.recoveries[job_id] = replace(self._view.recoveries[job_id], value=d.recovery)
+            known = self._view.recoveries[job_id]
+            self._view.recoveries[job_id] = Stored(d.recovery, known.version, known.epoch)
         self._settle(d.recovery, d.ended, stored, now)
         if d.ended and s.lost is not None:
             self._view.touch_job(job_id)  # if it runs, it gets a new record
@@ -128,7 +132,7 @@ class JobDesk(Asking):
         waiting, away = recovery is not None and recovery.phase in WANTS_NODES, self._away(job, recovery, now)
         return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
-            harmless=self._harmless, verdict=_verdict(job) if recovery and recovery.phase in READS_LOGS else None,
+            harmless=self._harmless, verdict=self._read_logs(job_id, job, recovery),
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
             unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
@@ -138,6 +142,17 @@ class JobDesk(Asking):
             given_up=stored is None and job is not None and self._gave_up(job),
             lost=self._view.lost_jobs.pop(job_id, None), undelivered=self._undelivered(recovery),
         )  # fmt: skip
+
+    def _read_logs(self, job_id: str, job: Job | None, recovery: Recovery | None) -> blame.BlameVerdict | None:
+        """Once for each death, however often the job is looked at while its nodes are examined."""
+        if job is None or recovery is None or recovery.phase not in READS_LOGS:
+            self._verdicts.pop(job_id, None)
+            return None
+        exits, verdict = self._verdicts.get(job_id, (None, None))
+        if exits is not job.exits:
+            verdict = _verdict(job)
+            self._verdicts[job_id] = (job.exits, verdict)
+        return verdict
 
     def _away(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
         """Nodes of the job's last attempt that do not answer, and since when. Where its owner was told that ranks may
@@ -269,6 +284,7 @@ class JobDesk(Asking):
             self._pasts.pop(job, None)
             self._view.frozen_jobs.pop(job, None)
             self._gangs.pop(job, None)
+            self._verdicts.pop(job, None)
             self._compared.pop(job, None)
             self._kept_back.pop(job, None)
         else:
@@ -372,10 +388,10 @@ def _verdict(job: Job | None) -> blame.BlameVerdict | None:
     return blame.blame_gang([x.tail for x in job.exits]) if job else None
 
 
+IN_MEMORY = ("job_step", "progressed", "refusal", "entered")  # of a phase that goes on; a new one is told anyhow
+_on_record = attrgetter(*(field.name for field in fields(Recovery) if field.name not in IN_MEMORY))
+
+
 def _is_worth_keeping(before: Recovery, after: Recovery) -> bool:
     """A further step of a running job is kept in memory, and that it waits; the store hears of transitions."""
-    entered = before.entered if before.phase is after.phase else after.entered
-    same = replace(
-        after, job_step=before.job_step, progressed=before.progressed, refusal=before.refusal, entered=entered
-    )
-    return same != before
+    return bool(_on_record(before) != _on_record(after))

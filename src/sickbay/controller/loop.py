@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from sickbay.catalog import Catalog
@@ -27,6 +26,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core.turn import Now
 from sickbay.errors import NotLeader, StoreError
+from sickbay.frozen import replace
 from sickbay.model import (
     SENT_ONCE,
     TREATMENTS,

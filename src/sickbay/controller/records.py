@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from sickbay.controller import restored
@@ -20,6 +19,7 @@ from sickbay.controller.view import View
 from sickbay.core import rebuild
 from sickbay.core.keeping import NOW
 from sickbay.errors import AlreadyExists, NotLeader, StaleWrite, StoreError, Unreadable
+from sickbay.frozen import replace
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Store, Stored
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 
 from sickbay.controller.hands_off import HandsOff
 from sickbay.core.admit import Counts
+from sickbay.frozen import replace
 from sickbay.model import (
     Case,
     Change,

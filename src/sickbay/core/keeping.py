@@ -8,9 +8,11 @@ not wait, because nodes were then treated before their evidence was kept.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields
+from operator import attrgetter
 
 from sickbay.core.turn import Decision, NodeSlice
+from sickbay.frozen import replace
 from sickbay.model import Case, Doubt, NodeRecord, Notice, Phase
 
 NOW = 0.0  # what a crash must not lose
@@ -23,6 +25,7 @@ LATER_S = 300.0  # what the next leader would see for itself
 # else is seen while a machine boots or is examined. Longer than that takes: it is one with the write at its end.
 RARELY_S = 900.0
 OWED_MAX = 32  # notices that one record keeps until they are delivered
+_lasting = attrgetter(*(field.name for field in fields(NodeRecord) if field.name not in ("seen", "not_ready_since")))
 
 
 def is_worth_a_write(before: NodeRecord, after: NodeRecord, stored: bool) -> bool:
@@ -30,11 +33,11 @@ def is_worth_a_write(before: NodeRecord, after: NodeRecord, stored: bool) -> boo
     with every cycle of every agent they come under a new number."""
     if after is before:
         return False
-    after = replace(after, seen=before.seen)
-    if before.not_ready_since is None:  # the next leader counts for itself: a network that is cut costs no writes
-        after = replace(after, not_ready_since=None)
-    if before == after:
+    # the next leader counts for itself: a network that is cut costs no writes
+    since = None if before.not_ready_since is None else after.not_ready_since
+    if _lasting(before) == _lasting(after) and before.not_ready_since == since:
         return False
+    after = replace(after, seen=before.seen, not_ready_since=since)
     plain = NodeRecord(after.node, uid=after.uid, boot_id=after.boot_id, boot_seen=after.boot_seen,
                        instance=after.instance, cluster=after.cluster)  # fmt: skip
     return stored or after != plain

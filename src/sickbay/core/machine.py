@@ -14,8 +14,8 @@ Called by core/decide.py only. It must never look at a clock, a node or a limit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from sickbay.frozen import replace
 from sickbay.model import TREATMENTS, Action, Before, Case, Entry, Event, Phase, Place, Undelivered, Verb
 from sickbay.settings import Policy
 

@@ -8,10 +8,10 @@ Called by core/decide.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from sickbay.core import consent, machine, plan, steps, suspicion
 from sickbay.core.turn import Turn
+from sickbay.frozen import replace
 from sickbay.model import Case, Command, Event, Verb
 
 

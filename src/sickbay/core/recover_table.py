@@ -5,10 +5,10 @@ Read and stepped by core/recover.py only, which says which event it is. Pure.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 
 from sickbay.core.turn import Now
+from sickbay.frozen import replace
 from sickbay.model import Entry, Recovery, RecoveryPhase
 from sickbay.settings import JobPolicy
 

@@ -5,8 +5,6 @@ Called by core/decide.py and core/obey.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sickbay.core import (
     absence,
     admit,
@@ -22,6 +20,7 @@ from sickbay.core import (
     undelivered,
 )
 from sickbay.core.turn import Move, Turn
+from sickbay.frozen import replace
 from sickbay.model import Case, Event, Failed, Phase, Verb, When
 
 

@@ -7,12 +7,13 @@ Verdicts latch: a fault seen once stays on the node's record until the thing its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sickbay.catalog import Catalog
 from sickbay.core import absence, plan, quiet, suspicion, witness
 from sickbay.core import diagnose as diagnosing
 from sickbay.core.witness import Ceilings
+from sickbay.frozen import replace
 from sickbay.model import (
     TREATMENTS,
     Case,

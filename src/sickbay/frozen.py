@@ -1,0 +1,42 @@
+"""A changed copy of a frozen value, in less than half the time of dataclasses.replace.
+
+That one calls `__init__`, which writes each of a case's 47 fields through `object.__setattr__`; here the slots are
+copied. A pass changes values by the dozen, and most passes do little else. For dataclasses with slots, of two fields or
+more, whose `__init__` only takes its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+Put = Callable[[object, object], None]
+
+
+@cache
+def _slots(kind: type[Any]) -> tuple[Callable[[object], tuple[object, ...]], Mapping[str, Put]]:
+    """How all fields are read at once, and how each is written."""
+    names = [field.name for field in fields(kind)]
+    return attrgetter(*names), {name: getattr(kind, name).__set__ for name in names}
+
+
+def _changed(value: Any, /, **changes: object) -> Any:
+    kind = value.__class__
+    read, puts = _slots(kind)
+    if not changes.keys() <= puts.keys():
+        raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(changes.keys() - puts.keys()))}")
+    fresh = object.__new__(kind)
+    for put, kept in zip(puts.values(), read(value), strict=True):
+        put(fresh, kept)
+    for name, new in changes.items():
+        puts[name](fresh, new)
+    return fresh
+
+
+if TYPE_CHECKING:  # mypy knows of that one which changes fit which class
+    from dataclasses import replace as replace
+else:
+    replace = _changed
