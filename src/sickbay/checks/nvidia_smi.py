@@ -181,25 +181,25 @@ def _lost(text: str) -> Iterator[Sign]:
 # What the tool itself says when it cannot work. None of these is evidence about a GPU, except that there is none.
 _TOOL = (
     (
-        re.compile(r"^.*No devices (?:were )?found.*$", re.MULTILINE),
+        re.compile(r"No devices (?:were )?found"),
         "smi.gpu-missing",
         "nvidia-smi finds no GPU at all",
         None,
     ),
     (
-        re.compile(r"^.*Driver/library version mismatch.*$", re.MULTILINE),
+        re.compile(r"Driver/library version mismatch"),
         "tool.failed",
         "the driver was updated under the library: reload or reboot",
         Status.UNKNOWN,
     ),
     (
-        re.compile(r"^.*Failed to initialize NVML.*$", re.MULTILINE),
+        re.compile(r"Failed to initialize NVML"),
         "tool.failed",
         "NVML does not start here (in a container: device access was lost)",
         Status.UNKNOWN,
     ),
     (
-        re.compile(r"^.*couldn't communicate with the NVIDIA driver.*$", re.MULTILINE),
+        re.compile(r"couldn't communicate with the NVIDIA driver"),
         "tool.failed",
         "the NVIDIA driver is not running",
         Status.UNKNOWN,
@@ -213,11 +213,17 @@ _INFOROM = re.compile(
 def _failures(text: str) -> Iterator[Sign]:
     for pattern, code, reason, status in _TOOL:
         if found := pattern.search(text):
-            yield Sign(code, reason, evidence=quote(found.group()), status=status)
+            yield Sign(code, reason, evidence=quote(_line(text, found)), status=status)
             return
     for corrupt in list(_INFOROM.finditer(text))[:64]:
         where = device(corrupt.group(1))
         yield Sign("smi.inforom-corrupt", f"the infoROM of {where} is corrupt", where, quote(corrupt.group()))
+
+
+def _line(text: str, found: re.Match[str]) -> str:
+    """The whole line. A pattern that asks for it (`^.*`) tries every line of a report of thousands to its end."""
+    begin, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+    return text[begin : end if end >= 0 else None]
 
 
 def _missing(report: Report, told: list[Sign], expected: int | None) -> list[Sign]:

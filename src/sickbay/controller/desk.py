@@ -86,6 +86,7 @@ class Desk(Asking):
         self._set_aside: set[str] = set()  # commands that raised
         self._monitor_findings: dict[str, list[Finding]] = defaultdict(list)
         self._wants: dict[str, None] = {}
+        self._contexts: dict[str, Context] = {}  # by pool, of this pass
         self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
         self._heartbeats = Heartbeats(view, settings.controller)
         self._strays = Strays(view, look)
@@ -147,8 +148,12 @@ class Desk(Asking):
             self._containment.run("rule", "common causes", now, partial(self._monitor.look, now))
 
     def _context(self, pool: str, now: Now) -> Context:
-        policy = self._settings.policy_for(pool)
-        return Context(self._catalog, policy, self._verbs, now, self._settings.cluster, self._settings.ceilings)
+        known = self._contexts.get(pool)
+        if known is None or known.now is not now:
+            policy, settings = self._settings.policy_for(pool), self._settings
+            known = Context(self._catalog, policy, self._verbs, now, settings.cluster, settings.ceilings)
+            self._contexts[pool] = known
+        return known
 
     def _decide(
         self, name: str, now: Now, *, granted: bool = False, refusal: admission.Refusal | None = None

@@ -46,7 +46,7 @@ class JobDesk(Asking):
         self._outages = Outages()
         self._kept_back: dict[str, tuple[str, str]] = {}  # job -> key of its action, why that cannot be delivered
         self._orders: dict[str, list[Command]] = {}  # job -> what people asked for, until it is decided
-        self._verdicts: dict[str, tuple[object, blame.BlameVerdict | None]] = {}  # job -> exits, what they say
+        self._verdicts: dict[str, tuple[object, blame.BlameVerdict | None]] = {}  # job -> its exits, what they say
         self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
 
     def begin(self, now: Now) -> None:
@@ -132,7 +132,7 @@ class JobDesk(Asking):
         waiting, away = recovery is not None and recovery.phase in WANTS_NODES, self._away(job, recovery, now)
         return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
-            harmless=self._harmless, verdict=self._read_logs(job_id, job, recovery),
+            harmless=self._harmless, verdict=self._verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
             unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
@@ -143,15 +143,15 @@ class JobDesk(Asking):
             lost=self._view.lost_jobs.pop(job_id, None), undelivered=self._undelivered(recovery),
         )  # fmt: skip
 
-    def _read_logs(self, job_id: str, job: Job | None, recovery: Recovery | None) -> blame.BlameVerdict | None:
-        """Once for each death, however often the job is looked at while its nodes are examined."""
-        if job is None or recovery is None or recovery.phase not in READS_LOGS:
-            self._verdicts.pop(job_id, None)
+    def _verdict(self, job: Job | None) -> blame.BlameVerdict | None:
+        """What the logs of the ranks that died by themselves say: read once for each death, however often it is asked
+        while the nodes are examined."""
+        if job is None:
             return None
-        exits, verdict = self._verdicts.get(job_id, (None, None))
-        if exits is not job.exits:
-            verdict = _verdict(job)
-            self._verdicts[job_id] = (job.exits, verdict)
+        exits, verdict = self._verdicts.get(job.id, (None, None))
+        if exits != job.exits:
+            verdict = blame.blame_gang([x.tail for x in job.exits])
+            self._verdicts[job.id] = (job.exits, verdict)
         return verdict
 
     def _away(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
@@ -284,7 +284,6 @@ class JobDesk(Asking):
             self._pasts.pop(job, None)
             self._view.frozen_jobs.pop(job, None)
             self._gangs.pop(job, None)
-            self._verdicts.pop(job, None)
             self._compared.pop(job, None)
             self._kept_back.pop(job, None)
         else:
@@ -295,12 +294,22 @@ class JobDesk(Asking):
             last = r.journal[-1]
             if ended or r.phase is RecoveryPhase.RUNNING:
                 self._outages.forget(job)
+                self._verdicts.pop(job, None)
             if r.phase is RecoveryPhase.STOPPING:
-                self._outages.note(job, _how(self._view.jobs.get(job), last), now.watch)
+                self._outages.note(job, self._how(self._view.jobs.get(job), last), now.watch)
             log.info("job=%s phase=%s event=%s attempt=%d why=%r", job, r.phase, last.event, r.attempt, last.why)
             for node in r.nodes:
                 if node in self._view.cases or self._view.is_doubted(node):
                     self._view.touch_node(node)
+
+    def _how(self, job: Job | None, last: Entry) -> str:
+        """How it failed, in a few words that are the same for all that fail by the same thing; "" if a drain of ours
+        ended it: nodes that are sick at the same time are nothing that their jobs share."""
+        if last.event == "DRAINED":
+            return ""
+        verdict = self._verdict(job) if last.event == "DIED" else None
+        line = verdict.because[0] if verdict is not None and verdict.because else ""
+        return f"{last.event}: {line[:60]}" if line else last.event
 
     def _wake(self, r: Recovery, now: Now) -> float | None:
         if r.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
@@ -363,16 +372,6 @@ def _was_left(last: Recovery) -> bool:
     return last.phase is RecoveryPhase.FAILED or any(entry.event == deleted.LET_GO for entry in last.journal[-1:])
 
 
-def _how(job: Job | None, last: Entry) -> str:
-    """How it failed, in a few words that are the same for all that fail by the same thing; "" if a drain of ours ended
-    it: nodes that are sick at the same time are nothing that their jobs share."""
-    if last.event == "DRAINED":
-        return ""
-    verdict = _verdict(job) if last.event == "DIED" else None
-    line = verdict.because[0] if verdict is not None and verdict.because else ""
-    return f"{last.event}: {line[:60]}" if line else last.event
-
-
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
 MOST_PAST = 1_000  # ended recoveries looked through for a job's last one
 RETOLD_S = 600.0  # two cycles of an agent: a gang's nodes do not all speak at once
@@ -381,11 +380,6 @@ WANTS_NODES = frozenset(
 )
 READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
 BEFORE_THE_STOP = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.STALLED, RecoveryPhase.STOPPING})
-
-
-def _verdict(job: Job | None) -> blame.BlameVerdict | None:
-    """What the logs of the ranks that died by themselves say."""
-    return blame.blame_gang([x.tail for x in job.exits]) if job else None
 
 
 IN_MEMORY = ("job_step", "progressed", "refusal", "entered")  # of a phase that goes on; a new one is told anyhow

@@ -63,12 +63,12 @@ def of_case(case: Case, record: NodeRecord, ctx: Context, pause: Pause | None, j
     """`jobs`: what runs on its node."""
     if case.newcomer or case.factor or case.held or case.cancelled:
         return None
+    bar = _bar(case, record, ctx, pause, jobs)
+    if bar is None:
+        return None
     kind = UNMOVED if case.phase is Phase.HOLDING else UNTOUCHED
     faults = _untold(case, record, kind, ctx.now.watch)
     if not faults or ctx.now.watch < triage.settles_at(case, record, ctx.policy):
-        return None
-    bar = _bar(case, record, ctx, pause, jobs)
-    if bar is None:
         return None
     told = {**record.told, **{f"{kind}/{fault}": ctx.now.watch for fault in faults}}
     lines = (*_work(case, jobs), f"Sickbay would: {', then '.join(_steps(case))}.")
@@ -87,12 +87,13 @@ def _untold(case: Case, record: NodeRecord, kind: str, now: float) -> list[str]:
 
 
 def _bar(case: Case, record: NodeRecord, ctx: Context, pause: Pause | None, jobs: Sequence[str]) -> Bar | None:
+    if case.phase is Phase.SUSPECTED and not case.paused:
+        return None
     when = triage.soonest(case.diagnoses)
     if case.paused:
         fresh = case.phase in (Phase.SUSPECTED, Phase.WAITING) and when is When.NOW
         return _of_pause(pause) if pause is not None and fresh and _is_certain(case, record, ctx) else None
-    allowed = plan.allowed(case, ctx.policy, ctx.verbs, ctx.ceilings)
-    if case.phase is Phase.WAITING and Verb.CORDON not in allowed:
+    if case.phase is Phase.WAITING and Verb.CORDON not in plan.allowed(case, ctx.policy, ctx.verbs, ctx.ceilings):
         return _of_policy(case, ctx) if Verb.CORDON not in plan.level(ctx.policy) else OF_SOURCE
     hurried = case.phase is Phase.HOLDING and when is not When.IDLE and bool(jobs)
     return _of_policy(case, ctx) if hurried and Verb.DRAIN not in plan.level(ctx.policy) else None

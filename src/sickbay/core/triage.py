@@ -158,9 +158,14 @@ def _clear(
     fresh: tuple[Diagnosis, ...], ceilings: Ceilings,
 ) -> Triaged:  # fmt: skip
     """Nobody acquits what a stronger witness has said."""
+    if not record.latched:
+        return Triaged(record, fresh)
     passed = [f for f in findings if f.status is Status.OK]
-    heard = {la: witness.at_least(passed, la.source, ceilings) for la in record.latched} if passed else {}
-    gone = tuple(la for la in record.latched if _is_cleared(la, record, node, heard.get(la, ()), catalog, now))
+    heard = [witness.at_least(passed, la.source, ceilings) for la in record.latched]
+    gone = tuple(
+        la for la, acquits in zip(record.latched, heard, strict=True)
+        if _is_cleared(la, record, node, acquits, catalog, now)
+    )  # fmt: skip
     if gone:
         record = replace(record, latched=tuple(la for la in record.latched if la not in gone))
     return Triaged(record, fresh, gone)

@@ -51,9 +51,12 @@ class Judge:
     ended: tuple[Case, ...] = ()  # the newest that have ended
     diary: Diary = field(default_factory=Diary)
     _read: int = 0
+    _token: int = -1  # of the store at the last look
 
     def __post_init__(self) -> None:
         self.checkers = [make(self) for make in ALL]
+        self._hearers = [each.fact for each in self.checkers if type(each).fact is not Checker.fact]
+        self._lookers = [each.moment for each in self.checkers if type(each).moment is not Checker.moment]
 
     def look(self, *, anyway: bool = False) -> None:
         """Judge everything that happened since the last look, in order. `anyway`: also if no case has moved."""
@@ -62,8 +65,8 @@ class Judge:
         self.open = tuple(c.value for c in self.run.store.list(Case))
         self.ended = tuple(self.run.store.history(Case, limit=12))
         self._date()
-        for checker in self.checkers:
-            checker.moment()
+        for look in self._lookers:
+            look()
 
     def _date(self) -> None:
         now = self.run.world.now
@@ -75,12 +78,16 @@ class Judge:
         while self._read < len(log):
             fact = log[self._read]
             self._read += 1
-            for checker in self.checkers:
-                checker.fact(fact)
+            for hear in self._hearers:
+                hear(fact)
         return self._read > first
 
     def _is_unchanged(self) -> bool:
         """The store hands out the very objects it keeps: a case that is the same object has not moved."""
+        token, before = self.run.store.token(), self._token
+        self._token = token
+        if token == before:
+            return True
         now = self.run.store.list(Case)
         return len(now) == len(self.open) and all(a.value is b for a, b in zip(now, self.open, strict=True))
 
