@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.model import Phase
+from sickbay.model import Command, Phase
 from sickbay.settings import Limit
 from tests.sim.ward import Ward, a_policy, names
 
@@ -29,6 +29,20 @@ def test_a_machine_that_comes_back_with_the_same_part_is_not_replaced_for_ever(h
         assert "another REPLACE would bring no better part" in case.journal[-1].why
         assert f"sickbay case approve {case.id} --verb REPLACE" in case.journal[-1].why
         assert any(n.level == "urgent" and "no better part" in n.body for n in ward.run.mailbox.notices)
+
+
+def test_a_part_that_comes_back_with_the_next_machine_does_not_climb_the_whole_ladder_again() -> None:
+    """Also where a person approves each REPLACE, as the policy that ships wants it (seed 720250)."""
+    ward = Ward(policy=a_policy(approval=("REPLACE",)))
+    ward.world.provider.habits = {"same-parts": 1.0}
+    ward.world.strike("degrading", SICK, 2, cure="replace")
+    for _ in range(3):
+        ward.until(lambda: (case := ward.case(SICK)) is not None and case.refusal.startswith("REPLACE"), within=DAY)
+        case = ward.case(SICK)
+        assert case is not None
+        ward.run.store.create(Command(case.id, "approve", case.id, "alice", "go", ward.world.now, {"verb": "REPLACE"}))
+        ward.until(lambda before=case.id: (case := ward.case(SICK)) is not None and case.id != before, within=DAY)
+    assert ward.treatments(SICK) == ["RESET_GPU", "REBOOT", "POWER_CYCLE", *["REPLACE"] * 3]
 
 
 def test_a_mark_that_came_back_after_its_case_had_ended_is_found_and_taken_off() -> None:

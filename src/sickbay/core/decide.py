@@ -121,8 +121,21 @@ def _merge(turn: Turn) -> None:
         title = turn.ctx.catalog.faults[d.fault].title
         quote = d.because[0] if d.because else d.code
         merged = machine.note(merged, "MERGED", at=turn.ctx.now.wall, by="sickbay", why=f"also {title}: {quote}")
-    merged = _note_kills(turn, merged, new)
+    merged = _above_what_failed(turn, _note_kills(turn, merged, new), new)
     turn.case = replace(merged, newcomer=False) if turn.worse else merged
+
+
+def _above_what_failed(turn: Turn, case: Case, new: Sequence[Diagnosis]) -> Case:
+    """A part that left with a replaced machine has had every milder treatment. Where it is ill from the first look on,
+    no map of the node's parts tells that it is back, and it climbed the whole ladder at its gate each time (seed
+    720250)."""
+    return _at_least_replaced(case) if turn.s.condemned & {d.part for d in new} else case
+
+
+def _at_least_replaced(case: Case) -> Case:
+    """Only REPLACE is left, or a person, unless a treatment is under way or over."""
+    weaker = case.rung is None or TREATMENTS.index(case.rung) < TREATMENTS.index(Verb.POWER_CYCLE)
+    return replace(case, rung=Verb.POWER_CYCLE) if weaker and case.phase in UNTREATED else case
 
 
 def _note_kills(turn: Turn, case: Case, new: Sequence[Diagnosis]) -> Case:
@@ -132,8 +145,7 @@ def _note_kills(turn: Turn, case: Case, new: Sequence[Diagnosis]) -> Case:
         return case
     turn.record = suspicion.note_kills(turn.record, new, now)
     third = suspicion.needs_a_person(turn.record, [d.part for d in new], now)
-    weaker = case.rung is None or TREATMENTS.index(case.rung) < TREATMENTS.index(Verb.POWER_CYCLE)
-    return replace(case, rung=Verb.POWER_CYCLE) if third and weaker and case.phase in UNTREATED else case
+    return _at_least_replaced(case) if third else case
 
 
 def _from_outside(turn: Turn, case: Case) -> Move | None:
