@@ -156,6 +156,18 @@ def test_an_approval_for_all_of_them_is_not_one_for_those_who_were_left_to_peopl
     assert replaced(shift) == set(NAMES[5:10])
 
 
+def test_who_was_split_then_let_go_and_is_many_again_is_replaced_when_a_person_approves_that() -> None:
+    shift = go(a_careful_shift(quiet_s=2 * HOUR, at_once=Limit(count=0)), *NAMES[:5]).passes(HOUR)
+    orders(shift, "split")
+    go(shift.passes(5 * MINUTE), *NAMES[5:9]).passes(5 * MINUTE)
+    for case in ["absence.2", *(f"{name}.1" for name in NAMES[:5])]:
+        shift.store.create(Command(f"abort-{case}", "abort", case, "anna", "leave them to me", 0.0))
+    assert (found := shift.passes(3 * HOUR).case("absence")) is not None
+    shift.store.create(Command("approve-3", "approve", found.id, "anna", "exchange", 0.0, {"verb": "REPLACE"}))
+    shift.passes(HOUR)
+    assert [c.approved for name in NAMES[:9] if (c := shift.case(name))] == [(Verb.REPLACE,)] * 9
+
+
 def test_while_its_case_is_held_an_approval_replaces_nobody() -> None:
     shift = go(a_careful_shift(), *NAMES[:5]).passes(HOUR)
     orders(shift, "hold")

@@ -299,6 +299,12 @@ def test_who_went_away_before_it_was_split_is_alone_and_before_it_was_closed_is_
     assert not absence.is_left(501.0, Ledger(left_at=500.0), 60.0, 510.0)
 
 
+def test_who_was_left_to_people_after_a_split_is_counted_anew_when_their_time_is_over() -> None:
+    """Seventeen healthy nodes that people had let go were rebooted one by one four hours later."""
+    assert not absence.is_alone(500.0, Ledger(split_at=600.0, left_at=700.0))
+    assert absence.is_alone(500.0, Ledger(split_at=800.0, left_at=700.0))
+
+
 def test_what_nobody_has_decided_yet_holds_for_nobody() -> None:
     none = Ledger()
     assert not absence.is_left(none.left_at, none, 60.0, 10.0)

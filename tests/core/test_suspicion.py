@@ -252,6 +252,16 @@ def test_a_fault_that_joins_an_open_case_has_ended_a_job_too(approval: tuple[str
     assert bed.case.rungs_tried == (() if approval else (Verb.REPLACE,))
 
 
+@pytest.mark.parametrize("since", [0.0, 5 * HOUR])
+def test_a_case_that_opens_again_for_what_was_left_standing_counts_no_job_twice(since: float) -> None:
+    """A node was away for four days with a job on it that ran on: its third case said that it had ended three."""
+    past = a_past("gpu-lost", end="DEFERRED", ended=4 * HOUR, part="S1")
+    latch = a_latch("gpu-lost", part="S1", since=since)
+    bed = Bedside(record=a_record(latch, past=(past,)), node=a_node(jobs=("llama",)), now=8 * HOUR)
+    bed.turns()
+    assert suspicion.kills(bed.record, ["S1"], 8 * HOUR)[1] == (since > 4 * HOUR)
+
+
 # --- what it means for jobs -------------------------------------------------------------------------------------------
 
 

@@ -93,8 +93,9 @@ def is_known_dead(case: Case | None, now: float, after_s: float = 86_400.0) -> b
 
 
 def is_alone(since: float, ledger: Ledger) -> bool:
-    """Was the case about many split since this node went away? Then it is treated by itself."""
-    return NEVER < since <= ledger.split_at
+    """Was the case about many split since this node went away? Then it is treated by itself, until people close one:
+    their later word holds, and who is still away when its time is over is counted anew."""
+    return NEVER < since <= ledger.split_at and ledger.left_at <= ledger.split_at
 
 
 def is_left(since: float, ledger: Ledger, quiet_s: float, now: float) -> bool:
@@ -314,8 +315,9 @@ def settled(ledger: Ledger, case: Case, quiet_s: float, now: float) -> Ledger:
 
 def _exchanging(ledger: Ledger, scope: tuple[str, ...], quiet_s: float, at: float) -> Ledger:
     """A person approved REPLACE for those who are away now and share that: for nobody who was another's before."""
+    alone = ledger.split_at if ledger.left_at <= ledger.split_at else NEVER
     left = ledger.left_at if at < ledger.left_at + quiet_s else NEVER
-    return replace(ledger, replaced_at=at, replaced_from=max(ledger.split_at, left), replaced_scope=scope)
+    return replace(ledger, replaced_at=at, replaced_from=max(alone, left), replaced_scope=scope)
 
 
 def left_to_people(ledger: Ledger, now: float) -> Ledger:

@@ -308,7 +308,8 @@ def open_case(
     again = suspicion.relapsed(record, ill, policy.relapse_s, now)
     record = suspicion.strike(record, again, at)
     if node.jobs or died:
-        record = suspicion.note_kills(record, diagnoses, now)
+        fresh = [d for la, d in zip(latches, diagnoses, strict=True) if not _stood_before(record, la)]
+        record = suspicion.note_kills(record, fresh, now)
     if third := suspicion.needs_a_person(record, [la.part for la in latches], now):
         floor, why_floor = Verb.POWER_CYCLE, f"; {third}"
     made = plan.make(diagnoses, catalog, node=node, ceilings=ceilings)
@@ -324,6 +325,12 @@ def open_case(
         timeline=((Phase.SUSPECTED.value, at),), opened_version=node.version,
     )  # fmt: skip
     return case, replace(record, last_n=n, uid=node.uid)
+
+
+def _stood_before(record: NodeRecord, latch: Latch) -> bool:
+    """It stood already when its last case ended (left for later, let go): what it ended is counted. Each new case of a
+    node that nobody could treat named one job more, until three were said to have died there and one still ran."""
+    return any(p.fault == latch.fault and latch.since <= p.ended for p in record.past)
 
 
 def next_number(record: NodeRecord, mark: str = "") -> int:
