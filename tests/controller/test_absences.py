@@ -162,7 +162,8 @@ def test_who_was_split_then_let_go_and_is_many_again_is_replaced_when_a_person_a
     go(shift.passes(5 * MINUTE), *NAMES[5:9]).passes(5 * MINUTE)
     for case in ["absence.2", *(f"{name}.1" for name in NAMES[:5])]:
         shift.store.create(Command(f"abort-{case}", "abort", case, "anna", "leave them to me", 0.0))
-    assert (found := shift.passes(3 * HOUR).case("absence")) is not None
+    found = shift.passes(3 * HOUR).case("absence")
+    assert found is not None
     shift.store.create(Command("approve-3", "approve", found.id, "anna", "exchange", 0.0, {"verb": "REPLACE"}))
     shift.passes(HOUR)
     assert [c.approved for name in NAMES[:9] if (c := shift.case(name))] == [(Verb.REPLACE,)] * 9
@@ -183,7 +184,9 @@ def test_while_a_pause_lasts_a_split_makes_nobody_a_node_of_its_own() -> None:
     shift.store.create(Pause("fleet", "anna", "a freeze", 0.0))
     orders(shift.passes(MINUTE), "split")
     go(shift.passes(HOUR), *NAMES[5:8]).passes(HOUR)
-    assert shift.store.get(Ledger, "ledger").value.split_at == -1.0
+    ledger = shift.store.get(Ledger, "ledger")
+    assert ledger is not None
+    assert ledger.value.split_at == -1.0
 
 
 def test_four_that_leave_and_one_that_is_missed_are_not_many() -> None:
