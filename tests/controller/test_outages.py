@@ -6,7 +6,6 @@ from sickbay.controller.jobs import _how as how
 from sickbay.controller.outages import Outages
 from sickbay.core.outages import LASTS_S
 from sickbay.model import Entry
-from tests.builders import a_job
 
 
 def failed(*jobs: str, how: str = "no image", at: float = 0.0) -> Outages:
@@ -49,7 +48,7 @@ def test_it_lasts_while_jobs_go_on_failing_by_it_and_ends_for_one_that_runs() ->
 
 def test_jobs_that_our_drains_ended_at_the_same_time_share_nothing() -> None:
     """Three sick nodes within a quarter of an hour were an outage, and what they ended was not counted."""
-    assert how(a_job(), Entry(3, "DRAINED", 0.0, "sickbay", "why")) == ""
+    assert how(Entry(3, "DRAINED", 0.0, "sickbay", "why"), None) == ""
     assert failed("a", "b", "c", how="").of("a", 60.0) == ""
 
 

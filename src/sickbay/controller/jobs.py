@@ -296,20 +296,12 @@ class JobDesk(Asking):
                 self._outages.forget(job)
                 self._verdicts.pop(job, None)
             if r.phase is RecoveryPhase.STOPPING:
-                self._outages.note(job, self._how(self._view.jobs.get(job), last), now.watch)
+                verdict = self._verdict(self._view.jobs.get(job)) if last.event == "DIED" else None
+                self._outages.note(job, _how(last, verdict), now.watch)
             log.info("job=%s phase=%s event=%s attempt=%d why=%r", job, r.phase, last.event, r.attempt, last.why)
             for node in r.nodes:
                 if node in self._view.cases or self._view.is_doubted(node):
                     self._view.touch_node(node)
-
-    def _how(self, job: Job | None, last: Entry) -> str:
-        """How it failed, in a few words that are the same for all that fail by the same thing; "" if a drain of ours
-        ended it: nodes that are sick at the same time are nothing that their jobs share."""
-        if last.event == "DRAINED":
-            return ""
-        verdict = self._verdict(job) if last.event == "DIED" else None
-        line = verdict.because[0] if verdict is not None and verdict.because else ""
-        return f"{last.event}: {line[:60]}" if line else last.event
 
     def _wake(self, r: Recovery, now: Now) -> float | None:
         if r.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
@@ -370,6 +362,15 @@ class JobDesk(Asking):
 def _was_left(last: Recovery) -> bool:
     """Given up by us, or by the person who deleted its record."""
     return last.phase is RecoveryPhase.FAILED or any(entry.event == deleted.LET_GO for entry in last.journal[-1:])
+
+
+def _how(last: Entry, verdict: blame.BlameVerdict | None) -> str:
+    """How it failed, in a few words that are the same for all that fail by the same thing; "" if a drain of ours ended
+    it: nodes that are sick at the same time are nothing that their jobs share."""
+    if last.event == "DRAINED":
+        return ""
+    line = verdict.because[0] if verdict is not None and verdict.because else ""
+    return f"{last.event}: {line[:60]}" if line else last.event
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
