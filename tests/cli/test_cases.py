@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sickbay.model import Case, Command, Entry, Phase, Verb
+from sickbay.model import Case, Command, Entry, Phase, RecoveryPhase, Verb
 
 from .builders import XID_79, Bay, a_case, a_ledger, a_recovery
 
@@ -103,6 +103,18 @@ def test_an_approval_of_another_verb_than_the_one_asked_for_says_so(bay: Bay) ->
     bay.put(waited_in_vain("REBOOT"))
     said = bay.run("case", "approve", "gpu-17.3", "--verb", "REPLACE").out
     assert "it waits for REBOOT, not for REPLACE: sickbay case approve gpu-17.3 --verb REBOOT" in said
+
+
+def test_an_approval_of_a_held_case_says_that_it_is_held(bay: Bay) -> None:
+    bay.put(a_case("gpu-17.3", held=True, rung=Verb.POWER_CYCLE))
+    assert "it is held: sickbay case unhold gpu-17.3" in bay.run("case", "approve", "gpu-17.3").out
+
+
+def test_a_job_that_runs_is_not_said_to_be_started_elsewhere(bay: Bay) -> None:
+    bay.put(a_recovery("llama", phase=RecoveryPhase.RUNNING))
+    said = bay.run("job", "restart", "llama").out
+    assert "llama runs, as far as is known" in said
+    assert "nothing is done" in said
 
 
 def test_an_approval_of_a_case_that_rests_for_another_reason_says_what_it_needs_besides(bay: Bay) -> None:

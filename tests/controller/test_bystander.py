@@ -57,6 +57,17 @@ def test_a_few_are_told_one_by_one_and_the_next_day_is_quiet() -> None:
     assert [n.title.partition(":")[0] for n in untouched(shift)] == ["n0", "n2"]
 
 
+def test_a_node_that_does_not_answer_and_is_left_alone_because_it_lives_is_told_after_an_hour() -> None:
+    """Nobody heard of it for a day: its kubelet was dead, and the job on it ran on."""
+    shift = Shift(Door(*(a_node(f"n{n}") for n in range(30))), policy=a_policy()).passes(30.0)
+    shift.door.shows("n3", ready=False, machine="running")
+    assert untouched(shift.passes(0.9 * HOUR)) == []
+    (note,) = untouched(shift.passes(20 * HOUR))
+    assert (note.level, note.title) == ("warning", "n3: Node does not answer (alive, and left alone)")
+    assert "its provider says that the machine runs and answers" in note.body
+    assert "sickbay case approve n3.1 --verb REBOOT" in note.body
+
+
 def test_a_second_fault_on_the_same_node_is_news() -> None:
     shift = observing(1)
     falls_ill(shift, "n0")

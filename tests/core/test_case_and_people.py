@@ -424,6 +424,12 @@ def test_a_late_approval_of_a_held_case_takes_it_up_when_it_is_let_on() -> None:
     assert bed.commands("unhold").phase is Phase.CORDONING
 
 
+def test_an_approval_given_twice_is_one_and_that_a_held_case_is_held_is_said() -> None:
+    bed = at(Phase.QUEUED).commands("hold").commands("approve", verb="REBOOT").commands("approve", verb="REBOOT")
+    assert bed.case.approved == (Verb.REBOOT,)
+    assert bed.case.journal[-1].why.endswith("it is held: sickbay case unhold n1.1")
+
+
 def test_a_late_approval_takes_a_case_up_once() -> None:
     """What escalates again, for whatever it waits then, stays with the person."""
     bed = waited_for_reboot().commands("approve", verb="REBOOT").until(Phase.QUEUED).waits(86_400.0)

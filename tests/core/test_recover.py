@@ -348,6 +348,12 @@ def test_a_mute_node_is_not_used_again_even_when_another_is_to_blame() -> None:
     assert set(r.suspects) == {"n1", "n2"}
 
 
+def test_a_node_that_is_sick_and_mute_is_named_once() -> None:
+    mute = replace(a_blind(), place=Place("n2"))
+    r = answered(examining(), DEAD, Done("", (mute,)), cases=(sick_node(),))
+    assert r.suspects == ("n2",)
+
+
 def test_a_sick_network_is_infrastructure() -> None:
     r = answered(examining(), DEAD, Done(), cases=(sick_node("fabric-unhealthy"),))
     assert r.blame is Blame.INFRASTRUCTURE

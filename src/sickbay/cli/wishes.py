@@ -14,7 +14,7 @@ from sickbay.cli.words import plain
 from sickbay.core import consent, plan, suspicion
 from sickbay.core.naming import named
 from sickbay.errors import UserError
-from sickbay.model import Case, Command, Cost, Phase, Recovery, Verb
+from sickbay.model import Case, Command, Cost, Phase, Recovery, RecoveryPhase, Verb
 
 UNTOUCHED = (Phase.SUSPECTED, Phase.WAITING)  # the node has not been touched yet
 
@@ -69,6 +69,11 @@ def restart(sitting: Sitting, job: str, why: str) -> list[str]:
     if known[job].cost is Cost.BLAMELESS:
         return [
             f"{plain(job)} does not wait for its next try: it is started as soon as there are enough good nodes.",
+            f"{sitting.when()} {sitting.controller()}",
+        ]
+    if known[job].phase is RecoveryPhase.RUNNING and known[job].told_of != known[job].attempt:
+        return [
+            f"{plain(job)} runs, as far as is known: where none of its ranks is out of reach, nothing is done.",
             f"{sitting.when()} {sitting.controller()}",
         ]
     return [

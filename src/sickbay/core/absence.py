@@ -38,6 +38,7 @@ NAMES = 20
 TOGETHER_S = 120.0  # who went away within this went away together: a platform's own notice of it is 40 s late at most
 MOMENT = "at:"  # in a scope: the watch time at which several went away together
 SMALL_POOLS = (2, 3)
+CUT_OFF = "is cut off, not down"
 DEAD = frozenset({"dead", "retired"})  # by its provider's word: it will not come back by itself
 
 
@@ -382,6 +383,6 @@ def cut_off(case: Case, node: Node | None, witness: str) -> str:
     if node is None or node.ready or not witness or not is_only_evidence(case) or Verb.REBOOT in case.approved:
         return ""
     return (
-        f"{case.node} is cut off, not down: {witness}. It is left alone until it answers; to treat it all the same: "
+        f"{case.node} {CUT_OFF}: {witness}. It is left alone until it answers; to treat it all the same: "
         f"sickbay case approve {case.id} --verb REBOOT"
     )

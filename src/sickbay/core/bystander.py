@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sickbay.core import explain, machine, plan, reminders, triage
+from sickbay.core import absence, explain, machine, plan, reminders, triage
 from sickbay.core.naming import named
 from sickbay.core.recover_table import ENDS, E
 from sickbay.core.turn import Context
@@ -27,6 +27,7 @@ MOST_TOLD = 64  # things that one node's record remembers to have told
 TOLD = "TOLD"  # in a case's journal
 PHASES = frozenset({Phase.SUSPECTED, Phase.WAITING, Phase.HOLDING})  # in which our hands may be kept off
 UNTOUCHED, UNMOVED = "untouched", "unmoved"  # in NodeRecord.told, with the fault
+CUT_OFF = "cut-off"
 FALLS = frozenset({E.DIED, E.DRAINED, E.STALLED})
 
 
@@ -71,9 +72,10 @@ def of_case(case: Case, record: NodeRecord, ctx: Context, pause: Pause | None, j
     if not faults or ctx.now.watch < triage.settles_at(case, record, ctx.policy):
         return None
     told = {**record.told, **{f"{kind}/{fault}": ctx.now.watch for fault in faults}}
+    urgent = triage.soonest(case.diagnoses) is When.NOW and bar.group != CUT_OFF
     lines = (*_work(case, jobs), f"Sickbay would: {', then '.join(_steps(case))}.")
     return Seen(
-        case.node, explain.headline(case.diagnoses, ctx.catalog), triage.soonest(case.diagnoses) is When.NOW, bar,
+        case.node, explain.headline(case.diagnoses, ctx.catalog), urgent, bar,
         tuple(quote for d in case.diagnoses for quote in d.because[:1])[:3], lines, case.id,
         told=dict(sorted(told.items(), key=lambda kv: kv[1])[-MOST_TOLD:]),
     )  # fmt: skip
@@ -93,6 +95,8 @@ def _bar(case: Case, record: NodeRecord, ctx: Context, pause: Pause | None, jobs
     if case.paused:
         fresh = case.phase in (Phase.SUSPECTED, Phase.WAITING) and when is When.NOW
         return _of_pause(pause) if pause is not None and fresh and _is_certain(case, record, ctx) else None
+    if case.phase is Phase.WAITING and absence.CUT_OFF in case.refusal:
+        return _of_cut_off(case) if ctx.now.watch >= case.entered + HOUR_S else None
     if case.phase is Phase.WAITING and Verb.CORDON not in plan.allowed(case, ctx.policy, ctx.verbs, ctx.ceilings):
         return _of_policy(case, ctx) if Verb.CORDON not in plan.level(ctx.policy) else OF_SOURCE
     hurried = case.phase is Phase.HOLDING and when is not When.IDLE and bool(jobs)
@@ -128,6 +132,13 @@ OF_SOURCE = Bar(
     "whoever reported it may not have a node taken out of service here (ceilings), so it stays in service",
     "If it must take no work, close it by hand: kubectl cordon, or what your scheduler has.",
 )
+
+
+def _of_cut_off(case: Case) -> Bar:
+    """Its machine is well, as somebody else says: no alarm, but nobody who looks at nodes sees why it stays away."""
+    why, _, todo = case.refusal.partition("; ")
+    look = f"Look at its network and its agents; {todo}." if todo else "Look at its network and its agents."
+    return Bar(CUT_OFF, "alive, and left alone", why, look)
 
 
 def _of_pause(pause: Pause) -> Bar:

@@ -77,6 +77,8 @@ def in_vain(case: Case, verbs: Sequence[Verb]) -> str:
 
 def but(case: Case, verbs: Sequence[Verb]) -> str:
     """What else it needs, though these be approved; "" if nothing."""
+    if case.held:
+        return f"it is held: sickbay case unhold {case.id}"
     if case.absence is not None or takes_up(case, verbs):
         return ""
     wanted = asked(case)

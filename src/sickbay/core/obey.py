@@ -67,7 +67,8 @@ def _approve(turn: Turn, case: Case, command: Command) -> Case:
     case = _note(turn, case, command, f"{words}; {tail}" if tail else words)
     if case.absence is not None and Verb.REPLACE in verbs:
         case = replace(case, absence=replace(case.absence, decided=turn.ctx.now.watch))
-    return replace(_may_evict(case, verbs), approved=(*case.approved, *verbs), retry_at=None)
+    every = tuple(dict.fromkeys((*case.approved, *verbs)))
+    return replace(_may_evict(case, verbs), approved=every, retry_at=None)
 
 
 def _meant(turn: Turn, case: Case) -> list[Verb]:

@@ -31,7 +31,7 @@ def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
         quotes = [q for c in real for d in c.diagnoses for q in d.because[:1]] + [f.reason for f in sick]
         kinds = {s.kinds.get(d.fault) for c in real for d in c.diagnoses}
         blame = Blame.HARDWARE if sick or "hardware" in kinds else Blame.INFRASTRUCTURE
-        return replace(r, blame=blame, because=tuple(quotes[:3]), suspects=(*nodes, *mute))
+        return replace(r, blame=blame, because=tuple(quotes[:3]), suspects=tuple(dict.fromkeys((*nodes, *mute))))
     return _judge_logs(s, r, mute)
 
 
@@ -70,14 +70,14 @@ def _judge_logs(s: JobSlice, r: Recovery, mute: tuple[str, ...]) -> Recovery:
     silent = silent_nodes(job)
     if verdict is None:
         quiet = tuple(f"rank {rank} fell silent while the others waited for it" for rank in job.silent[:1])
-        return replace(r, blame=Blame.UNKNOWN, because=quiet, suspects=(*silent, *mute))
+        return replace(r, blame=Blame.UNKNOWN, because=quiet, suspects=tuple(dict.fromkeys((*silent, *mute))))
     signature = f"{verdict.traceback}@{job.step}" if verdict.traceback else ""
     unsure = verdict.blame is Blame.USER_CODE and verdict.confidence < SURE
     blame = Blame.UNKNOWN if unsure else verdict.blame  # a job is not given up on a guess
     if blame is Blame.UNKNOWN and signature and signature in r.tracebacks:
         blame = Blame.USER_CODE
     tracebacks = (*r.tracebacks, signature)[-4:] if signature else r.tracebacks
-    suspects = (*silent, *mute) or (dead_nodes(job) if blame is not Blame.USER_CODE else ())
+    suspects = tuple(dict.fromkeys((*silent, *mute))) or (dead_nodes(job) if blame is not Blame.USER_CODE else ())
     return replace(r, blame=blame, because=verdict.because[:3], suspects=suspects, tracebacks=tracebacks)
 
 
