@@ -231,7 +231,7 @@ class Retry:
 @dataclass(frozen=True, slots=True)
 class Failed:
     why: str
-    lacks: bool = False  # only a right, which somebody can give back: it is worth asking again
+    lacks: bool = False  # only a right, or to be let in, which somebody can change: it is worth asking again
 
 
 @dataclass(frozen=True, slots=True)

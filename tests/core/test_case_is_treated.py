@@ -214,6 +214,19 @@ def test_the_examination_waits_until_the_fault_would_show_again_after_the_boot()
     assert bed.case.pending.ask_at == bed.now + 120.0
 
 
+def test_an_examination_that_is_not_let_in_is_told_once_and_asked_for_until_it_is() -> None:
+    """Its time was over after half an hour, and a well node that nobody could look at got the next rung."""
+    bed = treated().treated()
+    refused = Failed("a ResourceQuota of namespace sickbay refuses its Job: raise it", lacks=True)
+    for _ in range(90):
+        bed.answers(refused)
+        assert (bed.phase, bed.asks, bed.case.refusal) == (Phase.VERIFYING, Verb.VERIFY, refused.why)
+        bed.waits(60.0)
+    told = [n for n in bed.notices.values() if n.level == "urgent"]
+    assert ["it cannot be examined" in n.title and refused.why in n.body for n in told] == [True]
+    assert bed.verified().phase is Phase.RETURNING
+
+
 def test_a_check_that_still_fails_leads_to_the_next_rung() -> None:
     bed = treated().treated().verified(sick=(a_finding("smi.gpu-lost", 60, check="nvidia-smi", boot="boot-a+"),))
     assert bed.phase is Phase.QUEUED

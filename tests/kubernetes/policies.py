@@ -11,6 +11,7 @@ from sickbay.kube import names
 from sickbay.kube.api import Api
 from sickbay.kube.objects import Anything
 from sickbay.platforms.kubernetes.node_jobs import KIND
+from sickbay.platforms.kubernetes.site import Site
 from testbed.waiting import until
 
 BASE = "/apis/admissionregistration.k8s.io/v1"
@@ -69,3 +70,32 @@ def no_update(api: Api, node: str, unless: str, change: dict[str, Any]) -> Itera
     }  # fmt: skip
     with denied(api, f"no-{node}", rule, unless, lambda: api.patch(names.node(node), change, Anything, dryRun="All")):
         yield
+
+
+@contextmanager
+def refusing_jobs(site: Site, by: str) -> Iterator[None]:
+    """No Job is let in: "a quota" is full, or "a webhook that is away" does not answer."""
+    name = f"no-jobs-{site.settings.namespace}"
+    if by == "a quota":
+        path, body = f"/api/v1/namespaces/{site.settings.namespace}/resourcequotas", _full(name)
+    else:
+        path, body = f"{BASE}/validatingwebhookconfigurations", _away(name, site.settings.namespace)
+    site.api.create(path, body, Anything)
+    try:
+        yield
+    finally:
+        site.api.delete(f"{path}/{name}")
+
+
+def _full(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"hard": {"count/jobs.batch": "0"}}}
+
+
+def _away(name: str, namespace: str) -> dict[str, Any]:
+    rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
+    hook = {
+        "name": "policy.example.com", "clientConfig": {"url": "https://127.0.0.1:1/"}, "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}, "failurePolicy": "Fail",
+        "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+    }  # fmt: skip
+    return {"metadata": {"name": name}, "webhooks": [hook]}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sickbay import catalog
+from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.api import Api
-from sickbay.kube.objects import Anything
+from sickbay.kube.objects import Anything, NodeObject
 from sickbay.model import Action, Done, Failed, Lost, Place, Retry, Started, Status, Unguarded, Verb
 from sickbay.platforms.kubernetes import node_jobs, node_reboot, reset, treatment
 from sickbay.platforms.kubernetes.cordon import release
@@ -129,7 +130,7 @@ def test_a_reset_whose_job_is_denied_was_not_tried_and_the_operators_pods_come_b
     action = treating(site, name, Verb.RESET_GPU)
     with no_jobs(site.api, site.settings.namespace, "reset"):
         said = reset_gpu(site, action)
-        assert isinstance(said, Unguarded), said
+        assert isinstance(said, Lost), said
         assert WORDS in said.why
         assert the_node(site, name).metadata.label("nvidia.com/gpu.deploy.device-plugin") == "true"
         assert isinstance(reset_gpu(site, seen(action)), Lost), "it may be sent once more"
@@ -141,9 +142,29 @@ def test_a_reboot_whose_job_is_denied_was_not_tried(site: Site, nodes: Nodes) ->
     action = treating(site, name, Verb.REBOOT)
     with no_jobs(site.api, site.settings.namespace, "reboot"):
         said = reboot(site, action)
-    assert isinstance(said, Unguarded), said
+    assert isinstance(said, Lost), said
     assert WORDS in said.why
     assert isinstance(reboot(site, seen(action)), Lost)
+
+
+def test_a_treatment_that_lacks_the_right_to_be_remembered_was_never_sent(
+    site: Site, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three refusals in two seconds were all, and the case was a person's for good though the role was mended."""
+    (name,) = nodes(1, provider_id="")
+    action = treating(site, name, Verb.REBOOT)
+    said = f'nodes "{name}" is forbidden: User "x" cannot patch resource "nodes" in API group "" at the cluster scope'
+
+    def forbidden(*_: object) -> NodeObject:
+        raise ApiError(403, "Forbidden", said, f"PATCH {names.node(name)}")
+
+    with monkeypatch.context() as without:
+        without.setattr(treatment, "remember", forbidden)
+        answer = reboot(site, action)
+    assert isinstance(answer, Lost), answer
+    assert said in answer.why
+    assert "kubectl apply -f deploy/kubernetes/" in answer.why
+    assert isinstance(reboot(site, action), Started), "it is sent when the right is back"
 
 
 def test_a_node_with_work_on_it_is_not_reset(site: Site, nodes: Nodes) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sickbay.kube.api import Api
-from sickbay.model import Action, Done, Place, Severity, Started, Status, Verb
+from sickbay.model import Action, Done, Failed, Place, Severity, Started, Status, Verb
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.verify import verify
 from sickbay.settings import AgentSettings
@@ -18,6 +18,7 @@ from testbed import fleet
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from tests.kubernetes.conftest import Nodes
+from tests.kubernetes.policies import refusing_jobs
 from tests.kubernetes.ward import a_site, asked, machines, marked, the_jobs, the_node
 
 
@@ -64,6 +65,20 @@ def test_a_node_that_is_not_there_is_unknown_and_never_well(site: Site) -> None:
     assert isinstance(said, Done)
     assert [one.status for one in said.findings] == [Status.UNKNOWN] * 2
     assert "there is no node no-such-node" in said.findings[0].reason
+
+
+@pytest.mark.parametrize("by", ["a quota", "a webhook that is away"])
+def test_an_examination_that_is_not_let_in_is_asked_for_again_and_not_taken_for_an_answer(
+    site: Site, nodes: Nodes, by: str
+) -> None:
+    """A healthy node that had been rebooted was a person's case for good, a second after a quota had been full."""
+    (name,) = nodes()
+    with refusing_jobs(site, by):
+        said = until(lambda: s if isinstance(s := verify(site, examining(name)), Failed) else None, "it is refused")
+    assert isinstance(said, Failed)
+    assert said.lacks
+    assert ("a ResourceQuota of namespace" if by == "a quota" else "webhook does not answer") in said.why
+    until(lambda: isinstance(verify(site, examining(name)), Started), "it is let in", 30.0)
 
 
 def test_a_dead_kubelet_is_waited_for_a_while_and_then_unknown(

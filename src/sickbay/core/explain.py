@@ -114,13 +114,15 @@ def undelivered(case: Case, known: Undelivered, lasts_s: float, at: float) -> No
 
 
 def lacks(case: Case, why: str, catalog: Catalog, at: float) -> Notice:
-    """A release that only lacks a right: whoever can give it is told which."""
+    """A release that only lacks a right, an examination that is not let in: whoever can change that is told what."""
+    short, until = "a right is missing to open it", "that right is back"
+    if case.phase is Phase.VERIFYING:
+        short, until = "it cannot be examined", "it is let in"
     body = [
         _stop(f"{case.node} is {PHASE_WORDS[case.phase]} and stays closed: {why}"),
-        "It is asked for again every minute, and goes on by itself as soon as that right is back: "
-        f"sickbay case show {case.id}.",
+        f"It is asked for again every minute, and goes on by itself as soon as {until}: sickbay case show {case.id}.",
     ]
-    title = f"{case.node}: {headline(case.diagnoses, catalog)} (a right is missing to open it)"
+    title = f"{case.node}: {headline(case.diagnoses, catalog)} ({short})"
     return Notice(f"{case.id}/{case.step}/lacks", "urgent", title, "\n".join(body), case.id, at)
 
 

@@ -268,7 +268,7 @@ def _verifying(turn: Turn, case: Case) -> Said:
         turn.worse = False
         return (Event.WORSENED, again or "it got worse during the examination")
     if not isinstance(turn.outcome, Done):
-        return _failure(turn)
+        return None if _is_not_let_in(turn, case) else _failure(turn)
     record, catalog, now = turn.record, turn.ctx.catalog, turn.ctx.now.watch
     if turn.s.node is not None:
         record = triage.clear_by_boot(record, turn.s.node, catalog, now)
@@ -296,15 +296,16 @@ def _returning(turn: Turn, case: Case) -> Said:
         return (Event.WORSENED, again or "it got worse while being returned")
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "the node takes work again")
-    return None if _lacks_a_right(turn, case) else _failure(turn)
+    return None if _is_not_let_in(turn, case) else _failure(turn)
 
 
-LACKS = "LACKS"  # in the journal: a right is missing, and people were told
+LACKS = "LACKS"  # in the journal: a right is missing, or the examination is not let in, and people were told
 
 
-def _lacks_a_right(turn: Turn, case: Case) -> bool:
-    """Only a right is missing for a release: told once, and asked for again every minute until it is back. Meanwhile
-    the time of the phase does not run: nothing is wrong with the node, and nobody has to decide about it."""
+def _is_not_let_in(turn: Turn, case: Case) -> bool:
+    """Only a right is missing for a release, or an examination may not begin: told once, and asked for again every
+    minute until it may. Meanwhile the time of the phase does not run: nothing is wrong with the node, nobody has to
+    decide about it, and nothing stronger is done to a node that nobody could look at."""
     if not isinstance(turn.outcome, Failed) or not turn.outcome.lacks:
         return False
     why, now, turn.outcome = turn.outcome.why, turn.ctx.now, None
@@ -387,7 +388,7 @@ def _cancelling(turn: Turn, case: Case) -> Said:
         return None
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "our marks are off; the node is as it was left")
-    return None if _lacks_a_right(turn, case) else _failure(turn)
+    return None if _is_not_let_in(turn, case) else _failure(turn)
 
 
 RULES: dict[Phase, Callable[[Turn, Case], Said]] = {

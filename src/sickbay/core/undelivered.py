@@ -1,8 +1,10 @@
-"""A treatment that cannot be delivered just now: its provider is away or throttles us, or nothing reaches the node.
+"""A treatment that cannot be delivered just now: its provider is away or throttles us, nothing reaches the node, or its
+Job is not let in.
 
 What did not happen is no failure, and nothing stronger follows it. The case waits in QUEUED, is asked for again after
 1, 2, 4 ... 10 minutes under all the rules of the queue, people are told once after a while, and only after hours it is
-theirs. What was refused (quota, policy, right, guard) is none of this. Called by phases, steps, admit, desk. Pure.
+theirs. What the guard or a provider refuses (quota, policy, right) is none of this. Called by phases, steps, admit and
+desk. Pure.
 """
 
 from __future__ import annotations

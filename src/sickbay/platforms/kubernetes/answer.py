@@ -144,9 +144,11 @@ def _unpacked(one: Told, answer: Answer, blank: Finding) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """Nobody could look: why, in words. What was asked is then UNKNOWN, never well."""
+    """Nobody could look: why, in words. What was asked is then UNKNOWN, never well. `kept_out`: its Job was not let in,
+    so nobody has tried."""
 
     why: str
+    kept_out: bool = False
 
 
 def blind_findings(

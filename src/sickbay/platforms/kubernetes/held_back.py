@@ -15,6 +15,7 @@ KUEUE = "kueue.x-k8s.io/"
 CREATED_WORKLOAD = "CreatedWorkload"  # Kueue's event on a Job that it took in
 FAILED_CREATE = "FailedCreate"  # the job controller's: the API server refuses the pod
 MOST_CHARS = 240
+SILENT_WEBHOOK = "failed calling webhook"
 
 # In an API server's refusal: who says it, and what is to be done.
 REFUSALS = (
@@ -23,7 +24,7 @@ REFUSALS = (
     ("exceeded quota", "a ResourceQuota of namespace {namespace} refuses its {what}: raise it"),
     ("failed quota", "a ResourceQuota of namespace {namespace} refuses its {what}: it asks for what a quota counts"),
     ("admission webhook", "an admission webhook refuses its {what}: exempt namespace {namespace} there"),
-    ("failed calling webhook", "an admission webhook does not answer, so its {what} is refused: mend it, or exempt "
+    (SILENT_WEBHOOK, "an admission webhook does not answer, so its {what} is refused: mend it, or exempt "
      "namespace {namespace} there"),
     ("ValidatingAdmissionPolicy", "an admission policy refuses its {what}: exempt namespace {namespace} there"),
     ("is forbidden", "the API server forbids its {what}"),

@@ -95,7 +95,7 @@ def start(site: Site, key: str, node: NodeObject, errand: Errand) -> Answer | Ru
         site.api.create(names.jobs(site.settings.namespace), body(site, key, node, errand), JobObject)
     except ApiError as error:
         if error.refused and not error.passing:  # a quota, a policy, a webhook: nothing was looked at, nothing was done
-            return Blind(held_back.refused(site, error.said))
+            return Blind(held_back.refused(site, error.said), kept_out=True)
         if not error.conflict:
             raise
         job = find(site, errand.kind, node.metadata.name, key)  # another leader was faster: its Job is ours

@@ -47,7 +47,7 @@ def _send(site: Site, action: Action, node: NodeObject, made: treatment.Treatmen
     resume(site, treatment.read(site, node.metadata.name))
     why = f"RESET_GPU of {node.metadata.name}: {stands.why}"
     treatment.move(site, node.metadata.name, made, treatment.NEVER, why)
-    return Unguarded(why)  # nothing was tried, so nothing harsher is next
+    return Lost(why)  # asked for again later: somebody can make room or let it in
 
 
 def errand(action: Action) -> Errand:

@@ -17,8 +17,13 @@ def is_missing(error: ApiError) -> bool:
     return error.status == 403 and " cannot " in error.said and " resource " in error.said
 
 
+ROLES = "our roles are in the chart (helm upgrade) and in deploy/kubernetes/ (kubectl apply -f deploy/kubernetes/)"
+
+
 def words(error: ApiError) -> str:
-    return (
-        f"{MISSING}: {error.said}. It is asked for again every minute; our roles are in the chart "
-        "(helm upgrade) and in deploy/kubernetes/ (kubectl apply -f deploy/kubernetes/)"
-    )
+    return f"{MISSING}: {error.said}. It is asked for again every minute; {ROLES}"
+
+
+def named(error: ApiError) -> str:
+    """Where whoever asks says himself when he asks again."""
+    return f"{MISSING}: {error.said}; {ROLES}"

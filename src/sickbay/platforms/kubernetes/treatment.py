@@ -13,10 +13,12 @@ from functools import partial
 
 import msgspec
 
+from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Failed, Lost, Outcome, Refuted, Unguarded, Verb
+from sickbay.platforms.kubernetes import rights
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.views import boot_of, instance_of, is_ready
 
@@ -88,8 +90,14 @@ def read(site: Site, name: str) -> NodeObject | None:
 
 
 def begin(site: Site, action: Action, guard: Guard) -> tuple[NodeObject, Treatment] | Outcome:
-    """Guard, then remember that the call is about to be made: both for the same version of the node, or neither."""
-    return settle(partial(_begin, site, action, guard))
+    """Guard, then remember that the call is about to be made: both for the same version of the node, or neither. One
+    that may not be remembered was never sent, and somebody can give that right back."""
+    try:
+        return settle(partial(_begin, site, action, guard))
+    except ApiError as error:
+        if error.passing or not rights.is_missing(error):
+            raise
+        return Lost(rights.named(error))
 
 
 def _begin(site: Site, action: Action, guard: Guard) -> tuple[NodeObject, Treatment] | Outcome:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
+from sickbay.errors import ApiError
 from sickbay.kube import names
 from sickbay.kube.objects import JobObject, NodeObject, PodObject
 from sickbay.model import Action, Done, Failed, Finding, Outcome, Started, Status
@@ -62,11 +63,23 @@ def _single(site: Site, action: Action, checks: tuple[str, ...]) -> Outcome:
         return Started(10.0, why.why)
     case = case_of(action)
     reserve = case if node.metadata.annotation(site.keys.case) == case else ""
-    stands = node_jobs.run(site, action.key, node, errand(action.key, checks, reserve=reserve))
+    stands = _run(site, action.key, node, errand(action.key, checks, reserve=reserve))
+    if isinstance(stands, Blind) and stands.kept_out:
+        return Failed(f"{node.metadata.name} cannot be examined: {stands.why}", lacks=True)
     if isinstance(stands, Running):
         after_s = 15.0 if deep(checks) else 3.0
         return Started(after_s, f"checks on {node.metadata.name}: {stands.detail}", held=stands.held)
     return _told(site, action, node.metadata.name, checks, stands, node)
+
+
+def _run(site: Site, key: str, node: NodeObject, job: Errand) -> Answer | Running | Blind:
+    """A webhook that does not answer keeps a Job out as one that says no: for hours, while nobody looks at it."""
+    try:
+        return node_jobs.run(site, key, node, job)
+    except ApiError as error:
+        if held_back.SILENT_WEBHOOK not in error.said:
+            raise
+        return Blind(held_back.refused(site, error.said), kept_out=True)
 
 
 def errand(

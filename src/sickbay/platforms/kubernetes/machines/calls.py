@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sickbay.errors import ApiError, UserError
-from sickbay.model import Failed, Lost, Outcome, Retry, Started, Unguarded
+from sickbay.model import Failed, Lost, Outcome, Retry, Started
 from sickbay.platforms.kubernetes.machines.aws import Meaning, is_amazons, meaning, words
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.treatment import FAILED, NEVER, Treatment, move
@@ -28,7 +28,7 @@ def make(site: Site, name: str, known: Treatment, call: Callable[[], str | None]
         return _failed(site, name, known, error, what, after_s)
     if kept_out:
         move(site, name, known, NEVER, f"{what}: {kept_out}")
-        return Unguarded(f"{what}: {kept_out}")
+        return Lost(f"{what}: {kept_out}")  # asked for again later: somebody can make room or let it in
     return Started(after_s, f"{what} was asked for")
 
 
