@@ -162,6 +162,8 @@ class DisruptionsBounded(Checker):
             self._touched.update(str(fact.detail["nodes"]).split(","))
         if fact.kind in TOUCHES and not (fact.kind == "person" and fact.detail["act"] in WORDS):
             self._touched.add(fact.node)
+        if fact.kind == "cordon" and fact.detail["sick"]:
+            self._touched.add(fact.node)
         by_person = fact.kind == "person" and fact.detail["act"] not in WORDS
         self._faults[fact.node] += by_person or fact.kind in ("fault", "boot-hung") or self._is_order(fact)
         if fact.kind == "treat-start":
