@@ -76,7 +76,7 @@ def _ecc_row(card: Card) -> Iterator[str]:
 
 def inventory(text: str) -> tuple[Gpu, ...]:
     """The parts in this node today."""
-    lost = {int(found["index"]) for found in _HANDLE.finditer(text) if found["index"]}
+    lost = {int(found["index"]) for found in _all(_HANDLE, "unable to determine", text) if found["index"]}
     places = (index for index in count() if index not in lost)  # the ones that answer keep their numbers
     return tuple(
         Gpu(card.get("gpu_uuid"), card.get("serial_number"), card.device, index)
@@ -170,8 +170,13 @@ _HANDLE = re.compile(
 )
 
 
+def _all(pattern: re.Pattern[str], words: str, text: str) -> list[re.Match[str]]:
+    """What it finds is rare, and it ignores case, which makes a long report slow to search: so first for its words."""
+    return list(pattern.finditer(text)) if words in text.lower() else []
+
+
 def _lost(text: str) -> Iterator[Sign]:
-    for found in list(_HANDLE.finditer(text))[:64]:
+    for found in _all(_HANDLE, "unable to determine", text)[:64]:
         where = device(found["bdf"]) if found["bdf"] else ""
         traits = {"index": found["index"]} if found["index"] else {}
         name = where or (f"GPU {found['index']}" if found["index"] else "a GPU")
@@ -215,7 +220,7 @@ def _failures(text: str) -> Iterator[Sign]:
         if found := pattern.search(text):
             yield Sign(code, reason, evidence=quote(_line(text, found)), status=status)
             return
-    for corrupt in list(_INFOROM.finditer(text))[:64]:
+    for corrupt in _all(_INFOROM, "inforom is corrupted", text)[:64]:
         where = device(corrupt.group(1))
         yield Sign("smi.inforom-corrupt", f"the infoROM of {where} is corrupt", where, quote(corrupt.group()))
 

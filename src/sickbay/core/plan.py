@@ -74,10 +74,9 @@ def allowed(
     case: Case, policy: Policy, platform: frozenset[Verb], ceilings: Mapping[str, frozenset[Verb]] = CEILINGS
 ) -> frozenset[Verb]:
     """Verbs this case may use: what its sources may cause, the platform can do and the policy's level permits."""
-    verbs: frozenset[Verb] = frozenset()
-    for diagnosis in case.diagnoses:
-        verbs |= ceilings.get(diagnosis.source, frozenset())
-    return verbs & platform & level(policy)
+    none: frozenset[Verb] = frozenset()
+    caused = none.union(*(ceilings.get(source, none) for source in {d.source for d in case.diagnoses}))
+    return caused & platform & level(policy)
 
 
 def level(policy: Policy) -> frozenset[Verb]:

@@ -161,11 +161,8 @@ def _clear(
     if not record.latched:
         return Triaged(record, fresh)
     passed = [f for f in findings if f.status is Status.OK]
-    heard = [witness.at_least(passed, la.source, ceilings) for la in record.latched]
-    gone = tuple(
-        la for la, acquits in zip(record.latched, heard, strict=True)
-        if _is_cleared(la, record, node, acquits, catalog, now)
-    )  # fmt: skip
+    heard = {source: witness.at_least(passed, source, ceilings) for source in {la.source for la in record.latched}}
+    gone = tuple(la for la in record.latched if _is_cleared(la, record, node, heard[la.source], catalog, now))
     if gone:
         record = replace(record, latched=tuple(la for la in record.latched if la not in gone))
     return Triaged(record, fresh, gone)
