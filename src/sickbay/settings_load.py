@@ -245,6 +245,9 @@ def _section(section: str, table: object, lines: Mapping[str, int], sheet: _Shee
 
 def _pools(table: object, lines: Mapping[str, int], sheet: _Sheet) -> Iterator[Given]:
     for pool, inside in _inside("pool", table, lines, sheet):
+        if not pool.strip():
+            sheet.problem(sheet.file, _at("pool", lines), "a pool has no name", "write [pool.NAME.policy]")
+            continue
         for name, policy in _inside(f"pool.{pool}", inside, lines, sheet):
             if name == "policy":
                 yield from _section(f"pool.{pool}.policy", policy, lines, sheet)

@@ -25,7 +25,8 @@ CHECKS = (  # tests/checks/test_registry.py: the same names as checks.ALL, which
 )  # fmt: skip
 PUBLISHERS = ("kubernetes", "http", "stdout", "textfile", "emf")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_LISTEN = (r"\S*:\d{1,5}", 'an address and a port such as "0.0.0.0:9464"')
+_PORT = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]?\d{1,4})"
+_LISTEN = (rf"\S*:{_PORT}", 'an address and a port such as "0.0.0.0:9464"')
 ACTS = LEVELS[1:]  # what may be counted or need approval
 
 # Allowed words, by "Group.field" (for tuples and mappings: of each word in it).

@@ -65,6 +65,8 @@ def test_problems_are_also_a_config_error_with_its_parts() -> None:
         ("policy = 3", "line 1: policy: 3 is not a table; write [policy]"),
         ("pool = 3", "write [pool.NAME.policy]"),
         ("[pool]\na = 3", "line 2: pool.a: 3 is not a table; write [pool.NAME.policy]"),
+        ('[pool.""]\nevict = true', "a pool has no name; write [pool.NAME.policy]"),
+        ('[controller]\nlisten = "0.0.0.0:65536"', 'write an address and a port such as "0.0.0.0:9464"'),
         ("[pool.a]\nevict = true", "a pool has only a policy; write it under [pool.a.policy]"),
         ('store = "postgre"', "one of sqlite, kubernetes, memory"),
         ('platform = "nomad"', "one of simulated, kubernetes"),
