@@ -18,6 +18,7 @@ from sickbay.kube.objects import Anything, NodeObject
 from sickbay.model import Action, Before, Done, Failed, Retry, Verb
 from sickbay.platforms.kubernetes.cordon import cordon, release
 from sickbay.platforms.kubernetes.marks import HOLD_OFF
+from sickbay.platforms.kubernetes.site import awaited
 from sickbay.platforms.kubernetes.views import instance_of
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -159,14 +160,14 @@ def test_another_cases_mark_is_not_taken_and_the_way_out_is_told(api: Api, node:
 
 
 def test_a_node_that_is_gone_is_a_failure(api: Api) -> None:
-    assert cordon(a_site(api), close("no-such-node")) == Failed("there is no node no-such-node")
+    assert cordon(a_site(api), close("no-such-node")) == awaited("no-such-node")
 
 
 def test_a_node_that_goes_between_knowing_and_writing_is_a_failure(api: Api, nodes: Nodes) -> None:
     (node,) = nodes(1, wait=False)
     known = read(api, node)
     api.delete(names.node(node))
-    assert cordon(a_site(api), close(node), known) == Failed(f"there is no node {node}")
+    assert cordon(a_site(api), close(node), known) == awaited(node)
 
 
 def test_the_same_name_with_a_new_uid_is_another_node(api: Api, node: str) -> None:

@@ -202,10 +202,18 @@ def test_a_node_made_anew_does_not_know_whether_it_was_rebooted_and_says_so(ward
     assert "deleted and made again" in said.why
 
 
-def test_a_node_that_is_gone_is_no_longer_asked(ward: Ward) -> None:
-    said = ward.ask(act("no-such-node", Verb.REBOOT, 9), call=False)
-    assert isinstance(said, Failed)
-    assert isinstance(ward.ask(act("no-such-node", Verb.REBOOT, 9)), Unguarded)
+def test_a_node_that_is_not_there_for_a_moment_does_not_make_what_was_sent_a_failure(ward: Ward) -> None:
+    """A person deleted the object for its kubelet to register again: the next rung followed, or an urgent notice."""
+    action = act("no-such-node", Verb.REBOOT, 9)
+    said = ward.ask(action, call=False)
+    assert isinstance(said, Retry)
+    assert "there is no node no-such-node" in said.why
+    assert isinstance(ward.ask(action), Unguarded)
+
+
+def test_a_cancelled_case_does_not_wait_for_a_node_that_is_not_there(ward: Ward) -> None:
+    withdrawn = replace(act("no-such-node", Verb.REBOOT, 9), args={"withdraw": "1"})
+    assert isinstance(ward.ask(withdrawn, call=False), Failed)
 
 
 def test_with_machines_none_nobody_is_rebooted(ward: Ward) -> None:

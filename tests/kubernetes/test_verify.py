@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sickbay.kube.api import Api
-from sickbay.model import Action, Done, Failed, Place, Severity, Started, Status, Verb
+from sickbay.model import Action, Done, Failed, Place, Retry, Severity, Started, Status, Verb
 from sickbay.platforms.kubernetes.site import Site
 from sickbay.platforms.kubernetes.verify import verify
 from sickbay.settings import AgentSettings
@@ -60,11 +60,11 @@ def test_a_sick_gpu_is_found_by_the_real_check_on_the_node(site: Site, nodes: No
     assert worst.place.node == name
 
 
-def test_a_node_that_is_not_there_is_unknown_and_never_well(site: Site) -> None:
+def test_a_node_that_is_not_there_is_waited_for_and_never_well(site: Site) -> None:
+    """Nor is it an answer: its object may be registered again in a moment."""
     said = verify(site, examining("no-such-node", "nvidia-smi,dcgm-l2"))
-    assert isinstance(said, Done)
-    assert [one.status for one in said.findings] == [Status.UNKNOWN] * 2
-    assert "there is no node no-such-node" in said.findings[0].reason
+    assert isinstance(said, Retry)
+    assert "there is no node no-such-node" in said.why
 
 
 @pytest.mark.parametrize("by", ["a quota", "a webhook that is away"])

@@ -401,8 +401,8 @@ class Desk(Asking):
         verb = ASKS.get(case.phase) or machine.next_rung(case, allowed)
         if case.phase is Phase.QUEUED and not self._has_settled(case, policy, now):
             return
-        if case.phase is Phase.WAITING and name not in self._view.nodes:
-            return  # an object that is not there can be given no mark: it comes back, or its machine is gone
+        if case.phase in (Phase.WAITING, Phase.QUEUED) and name not in self._view.nodes:
+            return  # an object that is not there is given no mark, no treatment: it comes back, or its machine is gone
         if verb is Verb.CORDON and Verb.CORDON not in allowed:
             refused[case.id] = admission.Refusal(_why_not(policy), now.watch + max(policy.window_s, admission.AGAIN_S))
         elif why := self._absences.forbids(case, now, self._heartbeats) or self._spreads(case, verb):

@@ -16,7 +16,7 @@ import pytest
 
 from sickbay.kube import names
 from sickbay.kube.names import keys
-from sickbay.kube.objects import Anything
+from sickbay.kube.objects import Anything, NodeObject
 from sickbay.model import Case, Phase, Verb
 from testbed.cluster import Cluster
 from testbed.fleet import gpu_node
@@ -137,14 +137,32 @@ def test_a_node_deleted_in_the_middle_and_made_again_is_taken_up_again(line: Lin
     line.until(lambda: line.node().spec.unschedulable, "it is cordoned")
     before = line.node()
     line.api.delete(names.node(line.sick))
-    body = gpu_node(
-        line.sick, provider_id=before.spec.provider_id, labels={"sim.test/line": line.namespace},
-        boot_id=before.status.node_info.boot_id if before.status.node_info else "",
-    )  # fmt: skip
-    line.api.create(names.NODES, body, Anything)
+    line.api.create(names.NODES, registered_again(line, before), Anything)
     assert line.node().metadata.uid != before.metadata.uid
     line.until(lambda: line.node().spec.unschedulable, "the new object is cordoned too")
     assert len(line.cases()) == 1
+
+
+def test_a_node_object_that_is_deleted_and_back_in_its_examination_is_nobodys_urgent_notice(line: Line) -> None:
+    boots = line.boots()
+    leader = line.control(at=["STOP:decided:VERIFYING"])
+    line.strike()
+    line.until_still(leader)
+    before = line.node()
+    line.api.delete(names.node(line.sick))
+    leader.send_signal(signal.SIGCONT)
+    line.until(lambda: "there is no node" in line.log(), "it is missed")
+    line.api.create(names.NODES, registered_again(line, before), Anything)
+    returned_once(line, boots)
+    assert not [e.why for case in line.cases() for e in case.journal if e.phase is P.ESCALATED]
+
+
+def registered_again(line: Line, before: NodeObject) -> dict[str, Any]:
+    info = before.status.node_info
+    return gpu_node(
+        line.sick, provider_id=before.spec.provider_id, labels={"sim.test/line": line.namespace},
+        boot_id=info.boot_id if info else "",
+    )  # fmt: skip
 
 
 def test_an_agent_that_restarts_in_mid_case_opens_no_second_one_and_loses_no_verdict(line: Line) -> None:

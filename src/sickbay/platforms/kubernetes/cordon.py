@@ -13,7 +13,7 @@ from sickbay.kube.objects import Anything, NodeObject
 from sickbay.model import Action, Done, Failed, Outcome, Refuted, Retry
 from sickbay.platforms.kubernetes import holders, marks, operands, rights
 from sickbay.platforms.kubernetes.marks import HeldNode, Op
-from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.site import Site, awaited
 from sickbay.platforms.kubernetes.views import instance_of, is_machine, is_ready, show_node
 
 TRIES = 5  # reads of a node on which others keep changing the very fields we need
@@ -29,7 +29,7 @@ def cordon(site: Site, action: Action, known: NodeObject | None = None) -> Outco
         fresh = node is None
         node = node or site.api.find(names.node(name), NodeObject)
         if node is None:
-            return Failed(f"there is no node {name}")
+            return awaited(name)
         why, ops = _refusal(site, action, node), marks.cordon_ops(node, site.keys, case, adopts)
         if fresh and why:
             return Failed(why)

@@ -29,7 +29,7 @@ from sickbay.platforms.kubernetes.evictions import (
     pods_on,
     protection,
 )
-from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.site import Site, awaited
 from sickbay.platforms.kubernetes.tenants import job_of
 from sickbay.platforms.kubernetes.views import answers, instance_of, is_machine
 
@@ -68,7 +68,7 @@ def drain(site: Site, action: Action, is_down: IsDown = nobody_knows, give_way: 
     began, name = time.monotonic(), action.place.node
     node = site.api.find(names.node(name), DrainedNode)
     if node is None:
-        return Failed(f"there is no node {name}")
+        return awaited(name)
     if refusal := _refusal(site, action, node):
         return refusal
     pods = pods_on(site, name, whole=action.args.get("scope") == "all")

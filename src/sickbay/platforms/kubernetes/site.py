@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from sickbay.kube.api import Api
 from sickbay.kube.names import Keys, keys
+from sickbay.model import Retry
 from sickbay.ports import Clock, EvidenceStore
 from sickbay.settings import KubernetesSettings
 
@@ -28,6 +29,15 @@ class Site:
     def server_now(self) -> float:
         """The API server's time, with which its timestamps are compared; never with ours."""
         return self.clock.now() + self.api.ahead_s
+
+
+AWAITED_S = 10.0
+
+
+def awaited(node: str) -> Retry:
+    """Its object is not there. That is no failure of what is asked: it is registered again within moments, by its
+    kubelet or by a person, or its machine is gone, and then its case ends for that reason."""
+    return Retry(AWAITED_S, f"there is no node {node}: it is waited for, until it is back or its machine is gone")
 
 
 def site_of(

@@ -19,7 +19,7 @@ from sickbay.kube.conflicts import settle
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Failed, Lost, Outcome, Refuted, Unguarded, Verb
 from sickbay.platforms.kubernetes import rights
-from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.site import Site, awaited
 from sickbay.platforms.kubernetes.views import boot_of, instance_of, is_ready
 
 SENT = "sent"  # the provider was, or may have been, called
@@ -138,8 +138,10 @@ def _move(site: Site, name: str, key: str, state: str, detail: str) -> bool:
 def forgotten(action: Action, node: NodeObject | None) -> Outcome:
     """The answer to a mere look at a treatment that the node knows nothing of."""
     name = action.place.node
-    if node is None:
+    if node is None and action.args.get("withdraw") == "1":
         return Failed(f"{name} is not there any more, and with it what was sent to it")
+    if node is None:
+        return awaited(name)
     if action.before.uid and node.metadata.uid != action.before.uid:
         return Failed(f"the object {name} was deleted and made again: whether {action.verb} was sent is not known")
     return Lost(f"{action.key} never arrived: {name} remembers no such {action.verb}")

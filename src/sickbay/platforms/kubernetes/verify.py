@@ -21,7 +21,7 @@ from sickbay.model import Action, Done, Failed, Finding, Outcome, Started, Statu
 from sickbay.platforms.kubernetes import held_back, node_jobs
 from sickbay.platforms.kubernetes.answer import Answer, Blind, blind_findings, unpack
 from sickbay.platforms.kubernetes.node_jobs import Errand, Running
-from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.site import Site, awaited
 
 LIGHT = "light"  # the word that `sickbay node check` turns into agent.light_checks
 PATIENCE_S = 60.0  # a kubelet that has been silent for longer is not waited for
@@ -56,9 +56,11 @@ def case_of(action: Action) -> str:
 
 def _single(site: Site, action: Action, checks: tuple[str, ...]) -> Outcome:
     node = site.api.find(names.node(action.place.node), NodeObject)
+    if node is None:
+        return awaited(action.place.node)
     why = unseen(site, action.place.node, node, patience_s=PATIENCE_S)
-    if node is None or isinstance(why, str):
-        return _told(site, action, action.place.node, checks, Blind(str(why)), node)
+    if isinstance(why, str):
+        return _told(site, action, action.place.node, checks, Blind(why), node)
     if isinstance(why, Waiting):
         return Started(10.0, why.why)
     case = case_of(action)
@@ -140,9 +142,9 @@ def findings_of(
 
 
 def _told(
-    site: Site, action: Action, name: str, checks: Sequence[str], stands: Answer | Blind, node: NodeObject | None
+    site: Site, action: Action, name: str, checks: Sequence[str], stands: Answer | Blind, node: NodeObject
 ) -> Outcome:
-    boot = node.status.node_info.boot_id if node is not None and node.status.node_info is not None else ""
+    boot = node.status.node_info.boot_id if node.status.node_info is not None else ""
     if isinstance(stands, Answer) and boot and stands.boot and stands.boot != boot:
         stands = Blind(f"it has booted since it was examined: {boot}, not {stands.boot}")
     asked = [check for check in checks if check != LIGHT] or ["nvidia-smi"]
