@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sickbay.model import Action, Blame, Entry, Place, Recovery, RecoveryPhase, Verb
+from sickbay.model import Action, Blame, Entry, Phase, Place, Recovery, RecoveryPhase, Verb
 from sickbay.stores.kubernetes_objects import LONGEST_SHOWN, about, body
 from tests.builders import a_recovery
 from tests.stores.builders import a_case
@@ -43,6 +43,13 @@ def test_describe_of_a_recovery_says_first_what_its_owner_wants_to_know() -> Non
         "2027-01-15T08:02:00Z WAITING_FOR_CAPACITY: stopped on 2 nodes",
         "the whole story: sickbay why llama",
     )
+
+
+def test_a_case_that_a_common_cause_freezes_does_not_say_that_it_waits_for_the_end_of_a_pause() -> None:
+    why = "a common cause explains it (driver.1): it is not treated while that case is open"
+    frozen = replace(a_case(), phase=Phase.COLLECTING, paused=True)
+    assert body(replace(frozen, refusal=why), 1).shown["waiting"] == why
+    assert body(frozen, 1).shown["waiting"] == "the end of a pause"
 
 
 def test_a_recovery_that_waits_for_an_answer_says_for_which() -> None:

@@ -262,7 +262,7 @@ def _awaited(case: Case) -> str:
     if case.held:
         return "a person: held"
     if case.paused:
-        return "the end of a pause"
+        return case.refusal or "the end of a pause"  # a common cause or an absence freezes a case as well
     if case.refusal:
         return case.refusal
     return f"{case.pending.verb} to answer" if case.pending is not None else ""
