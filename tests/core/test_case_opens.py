@@ -293,3 +293,13 @@ def test_a_node_that_invents_devices_cannot_grow_its_record_nor_push_out_the_wor
     bed.reports(*told)
     assert len(bed.record.latched) == 64
     assert "gpu-lost" in {latch.fault for latch in bed.record.latched}
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_another_sign_of_what_is_known_is_no_remark_that_the_node_stays_in_service(ended: bool) -> None:
+    """While a node was emptied for its XID 79, and after a person had let it go: "GPU missing, and no XID says why"."""
+    bed = Bedside().finds("xid.79").until(Phase.HOLDING)
+    if ended:
+        bed.commands("abort").answers()
+    bed.finds("smi.gpu-lost", 60, check="nvidia-smi")
+    assert [n.title for n in bed.notices.values() if "stays in service" in n.body] == []

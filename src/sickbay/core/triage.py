@@ -63,29 +63,33 @@ def take(
         return _clear(record, node, findings, catalog, now, (), ceilings)
     record = replace(record, seen=_remember(record.seen, new, node.boot_id))
     treated: tuple[Diagnosis, ...] = ()
+    known: tuple[Diagnosis, ...] = ()
     for said in witness.groups(new, ceilings):
-        found = _found(record, said, witness.at_least(findings, said[0].source, ceilings), node, catalog, ceilings)
+        sick = _sick(said, witness.at_least(findings, said[0].source, ceilings), catalog)
+        found = _news(record, sick, said[0].source, node, ceilings)
         record = replace(record, latched=_latch(record.latched, found, said, now, ceilings))
-        treated += found
-    remarks = tuple(f for f in new if not _is_case_matter(f, treated))
+        treated, known = treated + found, known + sick  # another sign of what is known is no remark either
+    remarks = tuple(f for f in new if not _is_case_matter(f, known))
     fresh = tuple(witness.bounded(d, ceilings) for d in treated)
     return replace(_clear(record, node, findings, catalog, now, fresh, ceilings), remarks=remarks)
 
 
-def _found(
-    record: NodeRecord, said: Sequence[Finding], recent: Sequence[Finding], node: Node, catalog: Catalog,
-    ceilings: Ceilings,
-) -> tuple[Diagnosis, ...]:  # fmt: skip
-    """What one source found that can be treated and that no witness as strong as it has told already."""
-    sick, source = [f for f in said if f.status in (Status.FAILED, Status.DEGRADED)], said[0].source
-    diagnoses = diagnosing.diagnose(sick, catalog, recent=recent)
+def _sick(said: Sequence[Finding], recent: Sequence[Finding], catalog: Catalog) -> tuple[Diagnosis, ...]:
+    """What one source found that can be treated."""
+    sick = [f for f in said if f.status in (Status.FAILED, Status.DEGRADED)]
+    return tuple(d for d in diagnosing.diagnose(sick, catalog, recent=recent) if _treats(d, catalog))
+
+
+def _news(
+    record: NodeRecord, found: Sequence[Diagnosis], source: str, node: Node, ceilings: Ceilings
+) -> tuple[Diagnosis, ...]:
+    """Of that, what no witness as strong as it has told already."""
     strong = [la for la in record.latched if not _is_weaker(la, source, ceilings)]
     standing = [(la.fault, la.place.device) for la in strong if la.boot_id in ("", node.boot_id)]
     taken = {(la.fault, la.place.device) for la in strong if witness.outranks(la, source, ceilings)}
     return tuple(
-        d for d in diagnoses
-        if _treats(d, catalog) and (d.fault, d.place.device) not in taken
-        and not diagnosing.says_nothing_new(d, standing)
+        d for d in found
+        if (d.fault, d.place.device) not in taken and not diagnosing.says_nothing_new(d, standing)
     )  # fmt: skip
 
 
