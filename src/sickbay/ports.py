@@ -96,9 +96,10 @@ class Platform(Protocol):
 
         Long work answers Started and is asked again with the same key. For SENT_ONCE verbs only a call with
         `action.call` set may act; any other ask observes, and says Lost when it knows the call never arrived.
-        Failed with `lacks` says that only a right of ours is missing: told, and asked for again until it is back
-        (DRAIN, RELEASE). A treatment that cannot be delivered now (its provider does not answer or throttles, nothing
-        reaches the node) answers Retry with why in words, and Lost when asked about: it is asked for again later.
+        Failed with `lacks` says that only a right of ours is missing, or that an examination is not let in: told, and
+        asked for again until that is over (DRAIN, RELEASE, VERIFY). A treatment that cannot be delivered now (its
+        provider does not answer or throttles, nothing reaches the node, its Job is not let in) answers Retry with why
+        in words, and Lost when asked about: it is asked for again later.
         CORDON is for the machine in `before.instance`; if the name belongs to another one now it answers Failed. With
         `unless` = "in service" it answers Refuted, and does nothing, when nobody keeps work from the node any more;
         with "opened" when the node carries our mark and somebody has opened it.
