@@ -94,19 +94,24 @@ def test_a_policy_that_denies_our_patch_is_told_in_its_own_words(line: Line) -> 
     assert any(WORDS in entry.why for entry in case.journal), case.journal
 
 
-def test_an_examination_that_a_policy_denies_is_a_persons_and_no_reason_for_a_harsher_treatment(line: Line) -> None:
+def test_an_examination_that_a_policy_denies_is_told_and_made_when_it_may_and_nothing_harsher_is_done(
+    line: Line,
+) -> None:
     """The reset has cured it; that nobody may look whether it has is not a fault of the machine."""
     boots = line.boots()
     with no_jobs(line.api, line.namespace, "check"):
         line.control()
         line.until_led()
         line.strike("ecc_dbe_48", cure="reset")
-        case = line.until_phase(Phase.ESCALATED, *ENDS)
-    assert case.phase is Phase.ESCALATED, case.journal
+        line.until(lambda: (case := line.case()) and WORDS in case.refusal, "the case says what does not let it in")
+        case = line.until_phase(Phase.VERIFYING)
+        assert case.rungs_tried == (Verb.RESET_GPU,)
+        assert any(entry.event == "LACKS" and WORDS in entry.why for entry in case.journal), "people were told"
+        assert line.node().spec.unschedulable, "it stays out until somebody has looked"
+    case = line.until_phase(Phase.RESOLVED, *ENDS)
+    assert case.phase is Phase.RESOLVED, case.journal
     assert case.rungs_tried == (Verb.RESET_GPU,)
-    assert WORDS in case.journal[-1].why
     assert line.boots() == boots
-    assert line.node().spec.unschedulable, "it stays out until somebody has looked"
 
 
 def test_who_holds_back_our_jobs_is_in_the_ward_list_and_nothing_of_them_outlives_a_persons_uncordon(
