@@ -6,6 +6,7 @@ The world is driven by hand; no brain runs. See test_checkers.py.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,12 +98,48 @@ def test_a_machine_is_under_treatment_as_long_as_its_type_may_take_to_be_exchang
     ward.world.provider.next = ["never"]
     gives_back(ward, "node-0001")
     if by:
-        said = Entry(8, "CANCELLED", 0.0, by, "let it go", "DISMISSED")
-        case = a_case(Phase.DISMISSED, node="node-0001", id="node-0001.1", journal=(said,))
-        ward.run.store.archive(case, ward.run.store.create(case), 1)
+        lets_go(ward, "node-0001", by)
     ward.passes(2400.0)
     treats(ward, "node-0002")
     assert bool(complaints(ward, "TreatedFewAtOnce")) is complained
+
+
+def put_back(ward: Ward, age_s: int, led_for: float) -> None:
+    """The store is put back to what it held so long ago, and somebody leads now who has led for so long."""
+    ward.world.note("etcd-restored", "", age=age_s)
+    led = SimpleNamespace(first_led=0.0, led_since=ward.world.now - led_for, controller=None)
+    ward.run.brains = [led]  # type: ignore[list-item]
+
+
+# (how old is what is put back, since when has who leads led, is what was begun 2,400 s ago known)
+RESTORED = [(3600, -30.0, False), (600, -30.0, True), (3600, 7200.0, True)]
+
+
+@pytest.mark.parametrize(("age_s", "led_for", "known"), RESTORED)
+def test_a_treatment_that_a_restored_store_never_had_fills_no_place_once_nobody_remembers_it(
+    age_s: int, led_for: float, known: bool
+) -> None:
+    ward = unwatched(at_once=Limit(count=1, at_least=0))
+    ward.world.nodes["node-0001"].kind = "p5.48xlarge"
+    ward.world.provider.next = ["never"]
+    gives_back(ward, "node-0001")
+    ward.passes(2400.0)
+    put_back(ward, age_s, led_for)
+    treats(ward, "node-0002")
+    assert bool(complaints(ward, "TreatedFewAtOnce")) is known
+
+
+@pytest.mark.parametrize(("age_s", "led_for", "known"), RESTORED)
+def test_a_machine_that_went_and_that_a_restored_store_still_had_fills_no_place_once_nobody_remembers_it(
+    age_s: int, led_for: float, known: bool
+) -> None:
+    ward = unwatched(max_out=Limit(count=1, at_least=0))
+    ward.world.provider.next = ["never"]
+    gives_back(ward, "node-0001")
+    ward.passes(2400.0)
+    put_back(ward, age_s, led_for)
+    asks(ward, Verb.CORDON, "node-0002")
+    assert bool(complaints(ward, "WithinLimits")) is known
 
 
 def test_a_verb_is_used_more_often_in_a_window_than_allowed() -> None:
@@ -150,6 +187,12 @@ def gives_back(ward: Ward, node: str) -> None:
     ward.judge.look()
 
 
+def lets_go(ward: Ward, node: str, by: str) -> None:
+    said = Entry(8, "CANCELLED", 0.0, by, "let it go", "DISMISSED")
+    case = a_case(Phase.DISMISSED, node=node, id=f"{node}.1", journal=(said,))
+    ward.run.store.archive(case, ward.run.store.create(case), 1)
+
+
 def test_a_node_that_is_given_back_for_another_is_out_until_the_other_serves() -> None:
     ward = unwatched(max_out=Limit(count=1, at_least=0))
     gives_back(ward, "node-0001")
@@ -166,6 +209,28 @@ def test_a_node_that_is_given_back_and_has_no_successor_is_out() -> None:
     ward.passes(7200.0)
     asks(ward, Verb.CORDON, "node-0002")
     assert "2 nodes of the pool taken out" in complaints(ward, "WithinLimits")[0]
+
+
+@pytest.mark.parametrize(("by", "complained"), [("alice", False), ("sickbay", True)])
+def test_a_machine_without_a_successor_fills_no_place_once_a_person_has_let_it_go(by: str, complained: bool) -> None:
+    """As docs/alerts.md says of `abort`."""
+    ward = unwatched(max_out=Limit(count=1, at_least=0))
+    ward.world.provider.next = ["never"]
+    gives_back(ward, "node-0001")
+    ward.passes(7200.0)
+    lets_go(ward, "node-0001", by)
+    asks(ward, Verb.CORDON, "node-0002")
+    assert bool(complaints(ward, "WithinLimits")) is complained
+
+
+def test_a_machine_without_a_successor_fills_no_place_once_somebody_has_deleted_its_record() -> None:
+    ward = unwatched(max_out=Limit(count=1, at_least=0))
+    ward.world.provider.next = ["never"]
+    gives_back(ward, "node-0001")
+    ward.passes(7200.0)
+    ward.world.note("person", "node-0001", act="delete-record", by="alice", case="node-0001.1")
+    asks(ward, Verb.CORDON, "node-0002")
+    assert complaints(ward, "WithinLimits") == []
 
 
 @pytest.mark.parametrize("how", ["terminated", "served"])

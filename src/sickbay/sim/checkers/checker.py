@@ -78,6 +78,14 @@ class Checker:
     def complain(self, fact: Fact | None, words: str) -> None:
         self.judge.complain(fact, words, by=type(self).__name__)
 
+    def forgotten_since(self, restored: Fact) -> float:
+        """A store was put back: what was written there after this moment nobody knows of any more. Infinite where
+        whoever leads now has led all the while. Asked after the first pass that anybody made since then."""
+        since = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
+        if since and max(since) < restored.t:
+            return float("inf")
+        return restored.t - float(str(restored.detail["age"])) - 1.0  # the age is told in whole seconds
+
     def policy_of(self, node: str) -> Policy:
         return self.run.settings.policy_for(self.world.nodes[node].pool)
 

@@ -34,7 +34,25 @@ def most_of(limit: Limit, total: int) -> int:
     return max(share, min(limit.at_least, total)) if limit.percent and limit.count else 0
 
 
-class WithinLimits(Checker):
+class _LetGo(Checker):
+    """Knows of whom people have let go: then a machine that went and has no successor fills no place any more."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._deleted: set[str] = set()
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "person" and fact.detail["act"] == "delete-record":
+            self._deleted.add(str(fact.detail["case"]))
+
+    def was_let_go(self, node: str, case: str) -> bool:
+        if case in self._deleted:  # somebody deleted its record: that is a cancel
+            return True
+        ended = [c for c in self.run.store.history(Case, node=node) if c.id == case]
+        return any(entry.event == "CANCELLED" and entry.by != OURS for c in ended for entry in c.journal)
+
+
+class WithinLimits(_LetGo):
     """Nodes that were in service when we closed them never exceed `max_out`, `max_out_fleet`, `max_out_rack` and
     `max_out_domain`."""
 
@@ -45,16 +63,21 @@ class WithinLimits(Checker):
         self._taken: dict[str, str] = {}
         self._at: dict[str, float] = {}
         self._down: dict[str, float] = {}  # out by others' doing -> since when
-        self._exchanged: set[str] = set()  # machines that we gave back: whoever comes in their place is out too
+        # machines that we gave back, and when: whoever comes in their place is out too
+        self._exchanged: dict[str, float] = {}
 
     def fact(self, fact: Fact) -> None:
+        super().fact(fact)
         self._note_others(fact)
         if fact.kind == "treat-start" and fact.detail["verb"] == "REPLACE" and fact.node in self._taken:
-            self._exchanged.add(fact.node)
+            self._exchanged[fact.node] = fact.t
+        if fact.kind == "etcd-restored":  # a machine that went leaves nothing that would tell of it
+            forgotten = self.forgotten_since(fact)
+            self._exchanged = {name: at for name, at in self._exchanged.items() if at < forgotten}
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._taken.pop(fact.node, None)
         if fact.kind == "release":
-            self._exchanged.discard(fact.node)
+            self._exchanged.pop(fact.node, None)
         if fact.kind == "cordon":
             self._judge(fact)
 
@@ -79,9 +102,9 @@ class WithinLimits(Checker):
             self._down.pop(fact.node, None)
 
     def _is_out(self, node: SimNode, case: str) -> bool:
-        """By our doing: not where its provider took the machine away or a person has opened it again."""
+        """By our doing: not where its provider took the machine away or a person has opened it again or let it go."""
         if node.name in self._exchanged and (node.gone or node.gate):
-            return True
+            return not self.was_let_go(node.name, case)
         return node.mark == case and node.present and node.closed
 
     def _others(self, fact: Fact) -> set[str]:
@@ -120,7 +143,7 @@ class WithinLimits(Checker):
             self.expect(not out or len(taken) + len(out) <= limit, fact, words)
 
 
-class TreatedFewAtOnce(Checker):
+class TreatedFewAtOnce(_LetGo):
     """Nodes of a pool under treatment at the same time never exceed `at_once`."""
 
     floor: ClassVar[float] = 200.0
@@ -130,15 +153,16 @@ class TreatedFewAtOnce(Checker):
         self._treated: dict[str, str] = {}  # node -> key
         self._since: dict[str, float] = {}
         self._replaced: set[str] = set()
-        self._deleted: set[str] = set()
 
     def fact(self, fact: Fact) -> None:
+        super().fact(fact)
         if fact.kind == "treat-end" and self._treated.get(fact.node) == fact.detail["key"]:
             del self._treated[fact.node]
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._treated.pop(fact.node, None)
-        if fact.kind == "person" and fact.detail["act"] == "delete-record":
-            self._deleted.add(str(fact.detail["case"]))
+        if fact.kind == "etcd-restored":  # what was sent is unsent there
+            forgotten = self.forgotten_since(fact)
+            self._treated = {name: key for name, key in self._treated.items() if self._since[name] < forgotten}
         if fact.kind == "treat-start":
             self._treated[fact.node], self._since[fact.node] = str(fact.detail["key"]), fact.t
             (self._replaced.add if fact.detail["verb"] == "REPLACE" else self._replaced.discard)(fact.node)
@@ -151,15 +175,9 @@ class TreatedFewAtOnce(Checker):
         for name in [n for n in self._treated if self.world.nodes[n].gone or n in self._replaced]:
             since, profile = self._since[name], load().profiles.get(self.world.nodes[name].kind)
             lasts_s = profile.replace_s if profile else LOST_S
-            if self._was_let_go(name) or now - since >= lasts_s - DATED_S - self.judge.leapt_s(since):
+            over = now - since >= lasts_s - DATED_S - self.judge.leapt_s(since)
+            if over or self.was_let_go(name, self._treated[name].rsplit("/", 1)[0]):
                 del self._treated[name]
-
-    def _was_let_go(self, name: str) -> bool:
-        case = self._treated[name].rsplit("/", 1)[0]
-        if case in self._deleted:  # somebody deleted its record: that is a cancel
-            return True
-        ended = [c for c in self.run.store.history(Case, node=name) if c.id == case]
-        return any(entry.event == "CANCELLED" and entry.by != OURS for c in ended for entry in c.journal)
 
     def _count(self, fact: Fact) -> None:
         pool = {n.name for n in self.world.nodes.values() if n.pool == self.world.nodes[fact.node].pool}

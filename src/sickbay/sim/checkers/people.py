@@ -148,8 +148,8 @@ class NumberedOnce(Checker):
         if fact.kind in ("cordon", "drain", "collect", "treat-start"):
             self._acted.add(case_of(fact))
             self._idle.discard(case_of(fact))
-        if fact.kind == "etcd-restored" and not self._is_remembered(fact.t):
-            self._forget_since(fact.t - float(str(fact.detail["age"])) - 1.0)  # the age is told in whole seconds
+        if fact.kind == "etcd-restored":
+            self._forget_since(self.forgotten_since(fact))
         if fact.kind == "person" and fact.detail.get("act") == "delete-record" and fact.detail["case"] in self._idle:
             self._opened.pop(str(fact.detail["case"]), None)
 
@@ -170,11 +170,6 @@ class NumberedOnce(Checker):
     def _forget_since(self, taken: float) -> None:
         for case in [case for case, at in self._seen_at.items() if at >= taken]:
             self._opened.pop(case, None)
-
-    def _is_remembered(self, at: float) -> bool:
-        """Has whoever leads now led all the while? Asked after the first pass that anybody made since then."""
-        since = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
-        return bool(since) and max(since) < at
 
 
 class ToldOnce(Checker):
