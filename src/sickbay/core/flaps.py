@@ -2,7 +2,8 @@
 
 A network that comes and goes says nothing about the machine. Where a second witness (its provider, its agent by another
 road, its job's steps) called it alive, its return ends the matter, however often. Where none did, REBOOT is tried once
-`policy.flaps_accepted` are used up; a node that answers gets nothing stronger for having been away, a person decides.
+`policy.flaps_accepted` are used up; nothing stronger follows, here or in its next case, unless a treatment was asked
+for and failed: a machine that boots and is still away may be cut off and well. Then a person decides.
 Called by core/decide.py, core/phases.py and core/steps.py. Pure.
 """
 
@@ -28,15 +29,34 @@ def note_witness(turn: Turn) -> None:
 
 
 def why_a_person(case: Case, node: Node | None, verb: Verb) -> str:
-    """Why a node that answers gets nothing stronger than REBOOT for having been away; "" if it may."""
+    """Why a node gets nothing stronger than REBOOT, or than what was done already, for being away; "" if it may."""
     weak = TREATMENTS.index(verb) <= TREATMENTS.index(Verb.REBOOT)
-    if weak or verb in case.approved or node is None or not node.ready or not absence.is_only_evidence(case):
+    if weak or verb in case.approved or node is None or not absence.is_only_evidence(case):
+        return ""
+    if node.ready:
+        seen = f"{case.node} goes away and comes back by itself, and {case.rung or Verb.REBOOT} did not change that"
+    elif case.rung is not None and not _has_failed(case):
+        seen = f"{case.node} does not answer, and that is all: no {case.rung} of it is known to have failed"
+    else:
         return ""
     return (
-        f"{case.node} goes away and comes back by itself, and {case.rung or Verb.REBOOT} did not change that: {verb} "
-        "is no answer to it. Look at its network, its certificates and its kubelet; to do it all the same: sickbay "
-        f"case approve {case.id} --verb {verb}, then sickbay case retry {case.id}"
+        f"{seen}: {verb} is no answer to it. Look at its network, its certificates and its kubelet; to do it all the "
+        f"same: sickbay case approve {case.id} --verb {verb}, then sickbay case retry {case.id}"
     )
+
+
+def _has_failed(case: Case) -> bool:
+    """Was a treatment asked for, in this case, that the machine did not get through?"""
+    after = zip(case.journal, case.journal[1:], strict=False)
+    return any(now.phase == Phase.REPAIRING and then.event in (Event.FAILED, Event.TIMED_OUT) for now, then in after)
+
+
+def is_insisted_on(case: Case) -> bool:
+    """It rests with a person for its next treatment, and they approved that: it goes on where it stood."""
+    entered = next((e for e in case.journal if e.step == case.step), None)
+    asked = entered is not None and entered.event == Event.EXHAUSTED and absence.is_only_evidence(case)
+    stronger = TREATMENTS[TREATMENTS.index(case.rung) + 1 :] if case.rung is not None else ()
+    return asked and any(verb in case.approved for verb in stronger)
 
 
 def told(turn: Turn, case: Case, notice: Notice | None) -> Notice | None:

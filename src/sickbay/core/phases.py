@@ -213,8 +213,8 @@ def _queued(turn: Turn, case: Case) -> Said:
     if verb is None:
         tried = ", ".join(case.rungs_tried) or (f"{case.rung} in an earlier case" if case.rung else "nothing")
         return (Event.EXHAUSTED, f"no stronger treatment is left or allowed (tried: {tried})")
-    if why := flaps.why_a_person(case, turn.s.node, verb):
-        turn.case = replace(case, flaps=True)
+    if why := flaps.why_a_person(case, turn.s.node, verb):  # one that is away is examined when it answers again
+        turn.case = replace(case, flaps=turn.s.node is not None and turn.s.node.ready)
         return (Event.EXHAUSTED, why)
     if why := _for_a_person(turn, case, verb):
         return (Event.EXHAUSTED, why)

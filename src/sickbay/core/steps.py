@@ -52,7 +52,8 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         moved = machine.start_rung(moved, verb, plan.timeout_of(case.plan, verb), now.watch, _unless_ready(turn, case))
     elif moved.phase is Phase.CORDONING:
         mark = turn.s.node.mark if turn.s.node else ""
-        rung = case.rung if consent.is_taken_up(case) else moved.rung  # as retried, but where it stood
+        stood = consent.is_taken_up(case) or flaps.is_insisted_on(case)
+        rung = case.rung if stood else moved.rung  # as retried, but where it stood
         moved = replace(moved, ours=True, rung=rung)
         moved = machine.adopt(moved, mark) if mark not in ("", moved.id) else moved
         moved = _unless_opened(turn, case, moved)
