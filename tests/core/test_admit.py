@@ -343,6 +343,12 @@ def test_a_seat_lasts_as_long_as_it_is_needed(phase: Phase, kind: str, needed: b
     assert is_needed(a_seat(kind=kind), a_case(phase), NOW) is needed
 
 
+def test_a_seat_beside_the_limits_is_given_back_by_one_that_waits_in_service() -> None:
+    """Two whose nodes came back open held each other's place."""
+    assert not is_needed(a_seat(free=True), a_case(Phase.WAITING), NOW)
+    assert is_needed(a_seat(free=True), a_case(Phase.CORDONING), NOW)
+
+
 def test_a_treatment_that_may_still_be_under_way_keeps_its_seat() -> None:
     case = a_case(Phase.CANCELLING, unfinished=an_action(Verb.REBOOT, sends=1))
     assert is_needed(a_seat(kind=TREAT, verb=Verb.REBOOT), case, NOW)

@@ -491,6 +491,18 @@ def test_a_node_object_that_comes_back_is_closed_again(phase: Phase) -> None:
     assert bed.turns().path.count("CORDONING") == 2
 
 
+@pytest.mark.parametrize(("beside", "unless"), [(True, "in service"), (False, "opened")])
+def test_a_node_object_that_comes_back_needs_a_place_if_its_node_was_closed_beside_the_limits(
+    beside: bool, unless: str
+) -> None:
+    """It had been out for another's reason, which may be gone with the old object (seed 50001364)."""
+    bed = at(Phase.QUEUED)
+    bed.node = replace(a_node(), version=99, uid="uid-2", cordoned=False, mark="")
+    bed.turns(beside=beside)
+    assert bed.case.pending is not None
+    assert (bed.phase, bed.case.pending.args["unless"]) == (Phase.CORDONING, unless)
+
+
 def test_a_waiting_case_just_takes_the_new_object() -> None:
     bed = at(Phase.WAITING).shows(uid="uid-2")
     assert (bed.phase, bed.case.uid) == (Phase.WAITING, "uid-2")

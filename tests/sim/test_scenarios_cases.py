@@ -132,6 +132,30 @@ def test_lesson_10_an_object_deleted_is_not_a_machine_gone() -> None:
     ward.ends_well()
 
 
+@pytest.mark.parametrize("sick", [(SICK,), (SICK, "node-0006")])
+def test_a_node_that_was_closed_beside_the_limits_and_rejoins_open_waits_for_a_place(sick: tuple[str, ...]) -> None:
+    """Its object comes back without the mark of the person who had closed it, and it was closed again as one too many
+    (seed 50001364). Nor do two that wait so wait for each other."""
+    ward = Ward(policy=a_policy(max_out=TWO))
+    ward.fill_limits(*sick, *names(0, 2))
+    for node in sick:
+        ward.world.strike("gpu_lost_79", node, 0, cure="reboot")
+    for node in sick:
+        ward.until_phase(node, Phase.COLLECTING)
+    for node in sick:
+        ward.world.people.delete_object(node, rejoins_after_s=30.0)
+    ward.passes(600.0)
+    for node in sick:
+        assert not ward.world.nodes[node].closed, ward.story()
+        case = ward.until_phase(node, Phase.WAITING)
+        assert case.refusal == "2 of at most 2 nodes of pool:default are out already: node-0000, node-0001"
+    ward.world.people.uncordon("node-0000")
+    for node in sick:
+        ward.until_ended(node)
+        assert ward.is_well(node)
+    ward.ends_well()
+
+
 def test_lesson_11_a_node_that_is_down_waits_for_no_seat() -> None:
     ward = Ward(policy=a_policy(max_out=TWO))
     ward.fill_limits(*names(0, 2))

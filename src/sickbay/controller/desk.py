@@ -175,7 +175,7 @@ class Desk(Asking):
             node=node, gone=name in view.gone, case=case,
             findings=tuple(self._monitor_findings.pop(name, ())),
             outcome=outcome, answers=key, commands=tuple(self._commands.get(name, ())),
-            granted=granted, refusal=refusal,
+            granted=granted, refusal=refusal, beside=case is not None and admission.is_beside(self._ledger, case),
             busy=self._is_busy(node, now), loaded=self._is_loaded(node), died=self._has_died(node),
             paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),

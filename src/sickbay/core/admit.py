@@ -291,9 +291,11 @@ def counts_drains(policy: Policy) -> bool:
 
 
 def is_needed(seat: Seat, case: Case, now: float) -> bool:
-    """Out seats last as long as the case is open, treat seats as long as a treatment may be under way."""
+    """Out seats last as long as the case is open, treat seats as long as a treatment may be under way. One that waits
+    again for its node is in service holds no place that was given beside the limits: two that wait would hold each
+    other's."""
     if seat.kind == OUT:
-        return case.phase is not Phase.SUSPECTED
+        return case.phase is not Phase.SUSPECTED and not (seat.free and case.phase is Phase.WAITING)
     if seat.kind == EVICT:
         return case.phase in (Phase.HOLDING, Phase.DRAINING)
     if undelivered.gives_back(case, seat.verb, now):
@@ -311,6 +313,11 @@ def _is_replaced_at_rest(case: Case) -> bool:
 
 def _lasts_s(case: Case) -> float:
     return next((rung.timeout_s for rung in case.plan.rungs if rung.verb is Verb.REPLACE), 0.0)
+
+
+def is_beside(ledger: Ledger, case: Case) -> bool:
+    """Was this case's node out already when it was taken, so that it needed no place?"""
+    return any(seat.free for seat in ledger.seats if seat.case == case.id and seat.kind == OUT)
 
 
 def sweeps_at(ledger: Ledger, cases: Mapping[str, Case]) -> float:

@@ -73,9 +73,11 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
 
 def _unless_opened(turn: Turn, case: Case, moved: Case) -> Case:
     """What the door looks at before it closes a node. One that was out needed no place: is it in service again by then,
-    it needs one. So may one that falls ill while it returns: its release may have landed. One that we had closed and
-    somebody has opened, which our view may not show yet, is theirs."""
+    it needs one. So may one whose object comes back without what had kept it out, and one that falls ill while it
+    returns: its release may have landed. One that we had closed and somebody has opened, which our view may not show
+    yet, is theirs."""
     out = case.phase is Phase.WAITING and turn.s.node is not None and admit.is_down(turn.s.node)
+    out = out or (turn.s.beside and moved.journal[-1].event == Event.REJOINED)
     out = out or case.phase is Phase.RETURNING
     unless = "in service" if out else "opened" if case.cordon_version else ""
     if not unless or moved.pending is None:

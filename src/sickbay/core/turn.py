@@ -64,6 +64,7 @@ class NodeSlice:
     commands: tuple[Command, ...] = ()
     granted: bool = False
     refusal: Refusal | None = None
+    beside: bool = False  # its place was given beside the limits, for its node was out already
     busy: bool = False  # a job that makes progress lives here
     loaded: bool = (
         False  # a job that makes steps runs here; stricter than busy: one that is being started does not count
