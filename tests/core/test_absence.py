@@ -217,6 +217,20 @@ def test_who_did_not_go_away_when_most_went_is_no_straggler(went: float, alone: 
     assert (ending(rest, (), 10_000.0 + 30 * MINUTE) is not None) is alone
 
 
+def test_who_returns_from_a_later_absence_says_nothing_about_those_of_an_earlier_one() -> None:
+    """Three of a rack without power, then four others for ten minutes. One of the three was taken away, and for the
+    four who were back the other two were rebooted (seed 50001778)."""
+    three, four = away(3), [replace(a, since=4_000.0) for a in away(4, first=3)]
+    first = one_case(3).absence
+    assert first is not None
+    worst = counted(first, [*three, *four], absence.FLEET, {}, 4_100.0)
+    rest = counted(worst, three, absence.FLEET, {}, 5_000.0)
+    two = counted(rest, three[:2], (), {}, 6_000.0, left=1)
+    assert (worst.most, two.most, two.left) == (7, 3, 1)
+    assert ending(two, (), 1e6) is None
+    assert ending(counted(rest, three[:1], (), {}, 6_000.0), (), 1e6) is not None, "two of the three are back"
+
+
 def test_a_person_splits_it_and_each_is_treated_alone() -> None:
     split = replace(after(9, 100.0), split=True, decided=90.0)
     assert ending(split, (), 100.0) == ("a person split it: the 9 that are still away are treated one by one", 90.0)
@@ -270,7 +284,7 @@ def test_many_that_go_away_when_it_would_have_ended_are_counted_anew(before: int
     assert anew.names == tuple(a.node for a in [*away(before), *later])
     assert (anew.mostly_back, anew.all_back) == (None, None)
     soon = counted(held, [*away(before), *later], absence.FLEET, {"fleet": 64}, 160.0)
-    assert (soon.most, soon.told) == (10, ("began", "lost"))
+    assert (soon.most, soon.told) == (10 if before else 4, ("began", "lost"))
 
 
 @pytest.mark.parametrize("pause", ["", "fleet is paused by anna"])

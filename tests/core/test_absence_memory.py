@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,3 +71,11 @@ def test_another_leader_knows_only_the_names_on_record() -> None:
     there = {**nodes(ready=True), "n3": a_node("n3", instance="i-other")}
     assert memories.left(Memory(), CUT, (), there) == 0
     assert memories.left(Memory(), CUT, (), {}) == 3
+
+
+def test_who_finds_another_count_on_record_than_he_has_written_begins_from_the_names_there() -> None:
+    """Somebody had moved the record, and a node that was taken away meanwhile had gone for back (seed 50001778)."""
+    memory = Memory(missed={"n1": "i-n1", "n2": "i-n2"}, left=1)
+    there = nodes(ready=False)
+    assert memories.left(memory, CUT, ("n1", "n2"), there) == 1
+    assert memories.left(memory, replace(CUT, left=1, names=("n1", "n2")), ("n1", "n2"), there) == 0

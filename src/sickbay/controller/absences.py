@@ -240,8 +240,11 @@ class Absences:
         left = memories.left(self._memory, before, {a.node for a in away}, self._view.nodes)
         absence = core.counted(before, away, scope, self._view.members, now.watch, left)
         mine = [a.node for a in away if core.belongs(a, absence.scope)]
-        self._memory = replace(self._memory, missed={name: self._view.nodes[name].instance for name in mine})
+        missed = {name: self._view.nodes[name].instance for name in mine}
+        self._memory = replace(self._memory, missed=missed, left=absence.left)
         story = stories.goes_on_in(self._story() or stories.of_old(before), before, absence, now.watch)
+        if absence.most < before.most:  # counted anew for those who are still away; people hear of all
+            story = replace(story, most=max(story.most, before.most))
         fresh = replace(case, absence=absence)
         ending = core.ending(fresh, now.watch)
         self.over = ending[0] if ending is not None else ""

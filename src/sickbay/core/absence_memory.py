@@ -23,6 +23,7 @@ class Memory:
     boots: Mapping[str, str] = field(default_factory=dict)  # of members, when they went away
     back: Mapping[str, float] = field(default_factory=dict)  # who was one, and since when he is not
     missed: Mapping[str, str] | None = None  # who is counted in its case, and which machine it is
+    left: int = 0  # how many had left without being back when that was counted
     theirs: frozenset[str] = frozenset()  # left to people
 
 
@@ -59,8 +60,10 @@ def excuses(memory: Memory, name: str, now: float) -> bool:
 
 def left(memory: Memory, absence: Absence, still: Collection[str], nodes: Nodes) -> int:
     """How many are missed no more without being back: taken away, held by somebody, or another machine by now. Who
-    leads anew knows only the names on record."""
-    missed = memory.missed if memory.missed is not None else dict.fromkeys(absence.names, "")
+    leads anew knows only the names on record; so does who finds another count there than he has written: somebody had
+    moved the record, it was read again, and a node that was taken away meanwhile had gone for back (seed 50001778)."""
+    known = memory.missed if absence.left == memory.left else None
+    missed = known if known is not None else dict.fromkeys(absence.names, "")
     return sum(not _is_back(nodes.get(name), machine) for name, machine in missed.items() if name not in still)
 
 
