@@ -216,9 +216,9 @@ def counted(
         absence = replace(absence, left=absence.left + left, names=_names(mine))
     if len(mine) > absence.most or scope != absence.scope:
         absence = _widened(absence, mine, scope, members)
-    mostly = _are_mostly_back(absence, len(mine), many=bool(many))
-    if many and _is_another(absence, mine, mostly):
-        absence, mostly = _counted_anew(absence, mine), False
+    if many and _are_earlier(absence, mine):
+        absence = _counted_anew(absence, mine)
+    mostly = _are_mostly_back(absence, len(mine), many=bool(many)) and not (many and _is_another(absence, mine))
     if mine and (is_over(before, now) or (is_due(before, now) and not mostly)):
         absence, mostly = _begun_anew(absence, mine, members), False
     return replace(
@@ -269,13 +269,18 @@ def _last_wave(away: Sequence[Absentee]) -> float:
     return ends[0] if ends else times[-1]
 
 
-def _is_another(absence: Absence, still: Sequence[Absentee], mostly: bool) -> bool:
-    """Those who went when most went are back, and several who did not are still away: theirs is another absence, within
-    this one, and who returned says nothing about it. A switch was dead before the whole fleet was cut off for ten
-    minutes, and when the fleet was back its four nodes were rebooted as stragglers (seed 2055); of three without power
-    one was taken away, and for four others who had come back the two were rebooted (seed 50001778)."""
-    of_wave = [a for a in still if -1.0 <= a.since - absence.wave <= TOGETHER_S + 1.0]
-    return len(still) - len(of_wave) >= FEW and (mostly or not of_wave)
+def _is_another(absence: Absence, still: Sequence[Absentee]) -> bool:
+    """Several of those still away did not go when most went: theirs is another absence, within this one. A switch was
+    dead before the whole fleet was cut off for ten minutes, and when the fleet was back its four nodes were rebooted as
+    stragglers (seed 2055)."""
+    return sum(not -1.0 <= a.since - absence.wave <= TOGETHER_S + 1.0 for a in still) >= FEW
+
+
+def _are_earlier(absence: Absence, still: Sequence[Absentee]) -> bool:
+    """All who went when most went are back, and several who had gone before are not: who returned says nothing about
+    them. Of three without power one was taken away, and for four others who had come back the other two were rebooted
+    (seed 50001778). Not who seems to have gone later: a new leader takes all for that."""
+    return len(still) >= FEW and all(a.since < absence.wave - 1.0 for a in still)
 
 
 def _wider(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
