@@ -384,15 +384,21 @@ def test_an_unexplained_failure_is_restarted_once_with_its_suspect_swapped_out()
 
 
 def test_an_unexplained_failure_the_second_time_is_given_up() -> None:
-    r = answered(examining(swap=True, checkpoint_step=80), DEAD, Done(), verdict=MYSTERY)
+    r = answered(examining(swap=True, checkpoint_step=80, barren=1), DEAD, Done(), verdict=MYSTERY)
     assert (r.phase, r.blame) == (P.FAILED, Blame.UNKNOWN)
     assert "nothing to explain it" in r.notices[-1].body
+
+
+def test_a_failure_that_cost_nothing_is_no_first_one_of_two_that_nothing_explains() -> None:
+    """A storage that hung and a fabric that was cut took the first attempt (seeds 50001350, 50001865)."""
+    r = answered(examining(swap=True, checkpoint_step=80), DEAD, Done(), verdict=MYSTERY)
+    assert (r.phase, r.cost) == (P.WAITING_FOR_CAPACITY, Cost.ONE)
 
 
 def test_a_second_unexplained_failure_on_a_node_that_answers_nobody_is_not_given_up_at_once() -> None:
     """A rack without power is known as that a minute later."""
     job = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))
-    r = examining(swap=True, checkpoint_step=40)
+    r = examining(swap=True, checkpoint_step=40, barren=1)
     assert answered(r, job, Done("", (a_blind(),)), verdict=MYSTERY).phase is P.WAITING_FOR_CAPACITY
     assert answered(r, job, Done(), verdict=MYSTERY, unreachable={"n2": 1_000.0}).phase is P.WAITING_FOR_CAPACITY
     assert answered(r, job, Done(), verdict=MYSTERY).phase is P.FAILED
@@ -400,13 +406,13 @@ def test_a_second_unexplained_failure_on_a_node_that_answers_nobody_is_not_given
 
 def test_a_second_unexplained_failure_on_a_node_that_answered_nobody_and_is_back_is_not_given_up_either() -> None:
     job = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))
-    r = examining(swap=True, checkpoint_step=40)
+    r = examining(swap=True, checkpoint_step=40, barren=1)
     assert answered(replace(r, told_of=job.attempt), job, Done(), verdict=MYSTERY).phase is P.WAITING_FOR_CAPACITY
     assert answered(replace(r, told_of=job.attempt - 1), job, Done(), verdict=MYSTERY).phase is P.FAILED
 
 
 def test_an_unexplained_failure_after_new_checkpoints_is_a_first_one_again() -> None:
-    r = answered(examining(swap=True, checkpoint_step=40), DEAD, Done(), verdict=MYSTERY)
+    r = answered(examining(swap=True, checkpoint_step=40, barren=1), DEAD, Done(), verdict=MYSTERY)
     assert r.phase is P.WAITING_FOR_CAPACITY
 
 

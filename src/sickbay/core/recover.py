@@ -261,7 +261,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         )
     # A node that answers nobody explains a death well enough; also one that is back by now
     mute = s.unreachable or r.told_of == job.attempt or suspects.mute_nodes(findings)
-    if r.blame is Blame.UNKNOWN and r.swap and not mute and not capacity.has_new_checkpoint(job, r):
+    again = r.cost is Cost.ONE and outages.barren(job, r) > 1  # what cost nothing was no first failure of its own
+    if r.blame is Blame.UNKNOWN and r.swap and again and not mute:
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
     if r.blame is Blame.UNKNOWN:
         r = replace(r, swap=True)
