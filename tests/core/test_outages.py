@@ -34,6 +34,7 @@ P = RecoveryPhase
 BEGAN = (("PROGRESSED", P.RUNNING), ("STALLED", P.STALLED), ("DONE", P.STOPPING), ("DONE", P.EXAMINING))
 NEVER = (("FOUND", P.RESTARTING), ("TIMED_OUT", P.STOPPING), ("DONE", P.EXAMINING))
 DIED = (("FOUND", P.RESTARTING), ("DIED", P.STOPPING), ("DONE", P.EXAMINING))
+REFUSED = (("FOUND", P.RESTARTING), ("REFUSED", P.WAITING_FOR_CAPACITY))
 HARDWARE = {"gpu-lost": "hardware", "node-not-ready": "infrastructure"}
 AWAY = "its nodes are away together with many others (absence.1)"
 SICK = replace(a_finding(), status=Status.FAILED, place=Place("n1"))
@@ -65,6 +66,19 @@ def test_one_that_stands_still_in_the_middle_of_its_work_is_excused_once_until_i
     saved = judged(after(*BEGAN, spared=1), fresh=True)
     judgements = [(r.cost, r.spared) for r in (first, again, saved)]
     assert judgements == [(Cost.BLAMELESS, 1), (Cost.ONE, 1), (Cost.BLAMELESS, 1)]
+
+
+def test_one_that_stands_still_after_attempts_that_did_not_begin_is_excused_too() -> None:
+    """A cut fabric had used up its excuse when the storage hung (seed 50001557)."""
+    began = (*BEGAN, *NEVER, ("BLAMED", P.WAITING_FOR_CAPACITY), ("FOUND", P.RESTARTING), *BEGAN)
+    assert judged(after(*began, spared=2)).cost is Cost.BLAMELESS
+    again = (*began, ("BLAMED", P.WAITING_FOR_CAPACITY), *REFUSED, ("FOUND", P.RESTARTING), *BEGAN)
+    assert judged(after(*again, spared=3)).cost is Cost.ONE
+
+
+def test_a_restart_that_was_refused_is_no_attempt_that_ended() -> None:
+    r = after(*BEGAN, ("BLAMED", P.WAITING_FOR_CAPACITY), *REFUSED, *REFUSED)
+    assert how_it_ended(r) == (P.STALLED, "DONE")
 
 
 def test_an_attempt_with_a_sick_node_is_counted() -> None:

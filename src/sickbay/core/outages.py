@@ -123,9 +123,17 @@ def words(r: Recovery) -> str:
 
 def _is_blameless(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:
     """Is its last failure of the kind that a shared thing makes? The first since it saved may be a hang in the middle
-    of its work; those after it are attempts that did not begin: one that makes steps and hangs again and again has a
-    fault of its own, and so has one whose ranks die."""
-    return _looks_shared(s, r, findings) and (never_began(r) or (not r.spared and hung(r)))
+    of its work, and so may the first after attempts that did not begin: that was another outage. All others are
+    attempts that did not begin: one that makes steps and hangs again and again has a fault of its own, and so has one
+    whose ranks die."""
+    first = not r.spared or _comes_after_tries(r)
+    return _looks_shared(s, r, findings) and (never_began(r) or (first and hung(r)))
+
+
+def _comes_after_tries(r: Recovery) -> bool:
+    """Did the attempt before this one not begin?"""
+    starts = [i for i, entry in enumerate(r.journal) if entry.phase == P.RESTARTING]
+    return bool(starts) and never_began(replace(r, journal=r.journal[: starts[-1]]))
 
 
 def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:

@@ -85,10 +85,10 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
 
 def how_it_ended(r: Recovery) -> tuple[str, str]:
     """From which phase its last attempt came to its end, and by which event. A stop that had to be asked for again, an
-    examination and the wait after it say nothing of that."""
+    examination, the wait after it and a restart that was refused say nothing of that."""
     event = ""
     for entry in reversed(r.journal):
-        if entry.phase not in AFTER_ITS_END:
+        if entry.phase not in AFTER_ITS_END and event != E.REFUSED:
             return entry.phase, event
         event = entry.event
     return "", event
