@@ -239,6 +239,28 @@ def test_an_attempt_that_dies_of_its_own_while_something_is_shared_is_one_of_its
     assert not complaints(ward, "NoJobGivenUp")
 
 
+@pytest.mark.parametrize(("own", "complained"), [(True, False), (False, True)])
+def test_an_attempt_whose_rank_hangs_by_its_own_node_in_a_cut_fabric_is_one_of_its_own(
+    own: bool, complained: bool
+) -> None:
+    """Seed 720274: a GPU that was lost without a word would have kept it from beginning in a whole fabric too."""
+    ward = unwatched()
+    job = ward.submit("llama")
+    ward.world.network.cut(names(0, 4), "data", 36_000.0)
+    for n in range(2, 5):
+        ward.passes(60.0)
+        if own:
+            ward.world.strike("gpu_lost_silent", names(0, 1)[0], 0)
+        ward.passes(400.0)
+        ward.world.gangs.stop(job, "owner")
+        ward.judge.look()
+        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
+    ward.passes(60.0)
+    ward.world.gangs.stop(job, "owner")
+    gives_up(ward)
+    assert bool(complaints(ward, "NoJobGivenUp")) is complained
+
+
 def test_attempts_that_something_shared_has_spent_are_none_of_its_own() -> None:
     ward = unwatched()
     job = ward.submit("llama")

@@ -89,21 +89,33 @@ class NoJobGivenUp(Checker):
         self._victims = Victims()
         self._since: dict[str, float] = {}  # job -> when its first attempt in a row was stopped so
         self._spent: dict[str, int] = {}  # job -> attempts in a row that saved nothing, by nothing shared
+        self._cut_at: dict[str, float] = {}  # job -> when a cut made ranks of it hang
+        self._hung: set[str] = set()  # jobs of whose attempt ranks hang by something of their own
 
     def fact(self, fact: Fact) -> None:
         self._victims.fact(fact)
         job = str(fact.detail.get("job", ""))
+        self._note_hung(fact, job)
         if fact.kind == "job-end":
             what = self._victims.of(job, fact.t)
             evicted = str(fact.detail["why"]).startswith("evicted")
             by_itself = fact.detail["phase"] == "FAILED" and not evicted and what != "power"
-            own = by_itself or not what  # what died while it waited died of something else
+            own = by_itself or job in self._hung or not what  # what died while it waited died of something else
             self._note_spent(fact, job, own)
             if own:
                 self._since.pop(job, None)
             elif self.world.jobs[job].spec.managed:
                 self.exercised += 1
                 self._since.setdefault(job, fact.t)
+
+    def _note_hung(self, fact: Fact, job: str) -> None:
+        """Ranks on a node that is ill hang in a whole fabric too. Those that a cut makes hang, do so at once."""
+        if fact.kind == "no-data":
+            self._cut_at[job] = fact.t
+        if fact.kind == "ranks-hung" and fact.detail["ranks"] and fact.t != self._cut_at.get(job):
+            self._hung.add(job)
+        if fact.kind == "place":
+            self._hung.discard(job)
 
     def _note_spent(self, fact: Fact, job: str, own: bool) -> None:
         n = fact.detail["attempt"]
