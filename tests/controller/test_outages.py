@@ -56,3 +56,11 @@ def test_a_job_that_a_drain_ended_has_no_part_in_what_it_failed_by_before() -> N
     outages = failed("a", "b", "c")
     outages.note("a", "", 60.0)
     assert (outages.of("a", 60.0), bool(outages.of("b", 60.0))) == ("", True)
+
+
+def test_the_nodes_of_the_attempt_that_failed_are_known_until_the_job_runs_again() -> None:
+    outages = failed("a")
+    outages.note("a", "no image", 60.0, ("n1", "n2"))
+    assert outages.ended_on("a") == ("n1", "n2")
+    outages.forget("a")
+    assert outages.ended_on("a") == ()

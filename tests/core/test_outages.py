@@ -212,6 +212,34 @@ def test_a_node_that_goes_away_after_an_attempt_is_over_has_not_ended_it(since: 
     assert outages.may_have_ended(a_recovery(P.WAITING_FOR_CAPACITY, stopped=1_000.0), since) is may
 
 
+def begun_anew() -> Recovery:
+    """Restarted a second after an attempt that counts."""
+    r = decided(last_chance(barren=1), 1.0)
+    assert (r.phase, r.stopped) == (P.RESTARTING, -1.0)
+    return replace(r, stopped=0.0)
+
+
+def seen(r: Recovery, phase: JobPhase, step: int, outage: str = "") -> Recovery:
+    job = a_job(phase, checkpoint=None, attempt=2, step=step)
+    made = decide(JobSlice(job=job, recovery=r, outage=outage), JobPolicy(), Now(60.0, 60.0)).recovery
+    assert made is not None
+    return made
+
+
+def test_what_was_shared_may_come_to_light_when_it_has_been_asked_to_begin_again() -> None:
+    """Its nodes lost their power, which was known forty seconds after its restart (seed 50001607)."""
+    r = seen(begun_anew(), JobPhase.PENDING, 0, AWAY)
+    assert (r.phase, r.cost, r.because) == (P.RESTARTING, Cost.SHARED, (AWAY,))
+    r = seen(r, JobPhase.RUNNING, 5)
+    assert (r.phase, r.barren, r.cost) == (P.RUNNING, 1, Cost.SETTLED)
+
+
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.FAILED])
+def test_it_counts_when_the_next_one_has_begun_or_died(phase: JobPhase) -> None:
+    r = seen(begun_anew(), phase, 5 if phase is JobPhase.RUNNING else 0)
+    assert (r.barren, r.cost) == (2, Cost.SETTLED)
+
+
 # --- counted once -----------------------------------------------------------------------------------------------------
 
 

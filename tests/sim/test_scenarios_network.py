@@ -263,6 +263,21 @@ def test_no_job_is_given_up_because_some_of_its_nodes_went_away_with_many(kind: 
     w.is_sound()
 
 
+def test_an_attempt_that_lost_its_power_with_many_is_not_counted_though_the_next_began_before_that_was_known() -> None:
+    """Seed 50001607: it was restarted on spares after two seconds, and given up for its first failure of its own."""
+    jobs = JobPolicy(barren_limit=2)
+    w = Ward(32, policy=Policy(max_verb="REPLACE", approval=()), jobs=jobs, rack_size=8, provider_tells=True)
+    job = w.submit(nodes=names(8, 4))
+    w.passes(500.0)  # it has begun, and not saved yet
+    w.world.network.cut(names(8, 8), "power", for_s=600.0)
+    w.passes(500.0)
+    assert (job.attempt, job.live) == (2, True)
+    w.world.strike("gpu_lost_79", job.nodes[0], 0)
+    w.passes(HOUR)
+    assert given_up(w) == []
+    assert job.phase is JobPhase.RUNNING
+
+
 def test_a_rack_that_people_closed_and_switched_off_is_theirs() -> None:
     w = ward(32)
     for name in names(0, 8):

@@ -21,7 +21,7 @@ from sickbay.core import blame, capacity, deleted, progress, reach, recover, sus
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.frozen import replace
-from sickbay.model import Action, Case, Command, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
+from sickbay.model import Action, Case, Command, Cost, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
 from sickbay.ports import Stored
 from sickbay.settings import LEVELS, Settings
 
@@ -173,6 +173,9 @@ class JobDesk(Asking):
 
     def _outage(self, r: Recovery, away: Mapping[str, float], now: Now) -> str:
         """What its last attempt failed by together with others, or because of something that has a case of its own."""
+        if r.phase is RecoveryPhase.RESTARTING:
+            lost = self._view.out_of_reach(self._outages.ended_on(r.job))
+            return away_with_many(self._view, r, {n: self._since(n, since, now) for n, since in lost.items()})
         return away_with_many(self._view, r, away) or self._outages.of(r.job, now.watch)
 
     def take_commands(self, commands: Sequence[Command]) -> list[Command]:
@@ -297,17 +300,19 @@ class JobDesk(Asking):
                 self._verdicts.pop(job, None)
             if r.phase is RecoveryPhase.STOPPING:
                 verdict = self._verdict(self._view.jobs.get(job)) if last.event == "DIED" else None
-                self._outages.note(job, _how(last, verdict), now.watch)
+                self._outages.note(job, _how(last, verdict), now.watch, r.nodes)
             log.info("job=%s phase=%s event=%s attempt=%d why=%r", job, r.phase, last.event, r.attempt, last.why)
             for node in r.nodes:
                 if node in self._view.cases or self._view.is_doubted(node):
                     self._view.touch_node(node)
 
     def _wake(self, r: Recovery, now: Now) -> float | None:
+        look_at = now.watch + LOOK_AGAIN_S
         if r.phase is RecoveryPhase.WAITING_FOR_CAPACITY:
-            return now.watch + LOOK_AGAIN_S
+            return look_at
         if r.deadline is not None:
-            times = [t for t in (r.deadline, capacity.again_at(r)) if t > now.watch]
+            late = (look_at,) if r.cost is Cost.ONE else ()  # what it shared may yet come to light
+            times = [t for t in (r.deadline, capacity.again_at(r), *late) if t > now.watch]
             return min(times, default=now.watch + 1.0)
         quiet = progress.most_quiet_s(r, self._view.jobs.get(r.job), self._settings.jobs)
         return max(r.progressed + quiet, now.watch + 1.0)

@@ -17,12 +17,19 @@ from sickbay.model import Recovery
 class Outages:
     def __init__(self) -> None:
         self._known = core.Failures()
+        self._ended_on: dict[str, tuple[str, ...]] = {}  # job -> nodes of the attempt that failed last
 
-    def note(self, job: str, how: str, now: float) -> None:
+    def note(self, job: str, how: str, now: float, nodes: tuple[str, ...] = ()) -> None:
         self._known = core.noted(self._known, core.Failure(now, how, job))
+        self._ended_on[job] = nodes
+
+    def ended_on(self, job: str) -> tuple[str, ...]:
+        """Its own object shows the nodes of the next attempt as soon as that is made."""
+        return self._ended_on.get(job, ())
 
     def forget(self, job: str) -> None:
         """It runs, or has ended."""
+        self._ended_on.pop(job, None)
         self._known = core.forgotten(self._known, job)
 
     def of(self, job: str, now: float) -> str:

@@ -4,8 +4,8 @@ others: then it is tried again, later and later, and not given up.
 Two witnesses. Several jobs that fail alike within a quarter of an hour: controller/outages.py keeps their failures. And
 one job alone whose attempts do not begin though nothing is wrong with its nodes: a registry, a fabric, a subnet manager
 or a file system that is away looks just like that, in a fleet with one big job too. The second has an end: a program
-may hang by itself. Each attempt is judged when it has ended, and counted once, when the next one is asked for: what
-befalls its job later, a refused restart too, changes nothing. Called by core/recover.py. Pure.
+may hang by itself. Each attempt is judged when it has ended, and counted once, when the next one has begun, ended or
+been refused: what befalls its job later changes nothing. Called by core/recover.py. Pure.
 """
 
 from __future__ import annotations
@@ -108,6 +108,18 @@ def _shared(r: Recovery, outage: str) -> Recovery:
 def barren(job: Job, r: Recovery) -> int:
     """Attempts in a row that ended without a new complete checkpoint, the last one included if it counts."""
     return 0 if capacity.has_new_checkpoint(job, r) else r.barren + (r.cost is Cost.ONE)
+
+
+def asked(job: Job, r: Recovery) -> Recovery:
+    """The next attempt is asked for. The last one is counted when that has begun, ended or been refused: that nodes
+    went away with many may be known only after a restart at once."""
+    if r.cost is Cost.ONE and not capacity.has_new_checkpoint(job, r):
+        return r
+    return replace(r, barren=barren(job, r), cost=Cost.SETTLED)
+
+
+def counted(r: Recovery) -> Recovery:
+    return replace(r, barren=r.barren + (r.cost is Cost.ONE), cost=Cost.SETTLED)
 
 
 def words(r: Recovery) -> str:

@@ -307,7 +307,7 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         missing = need - len(nodes)
         found = arrivals.words(nodes, missing) if missing else capacity.words(job, nodes, s.doubts)
         # by_drain: whatever ends the attempt that begins now, it is not the drain that ended the last one
-        return (E.FOUND, found), replace(r, nodes=nodes, barren=barren, cost=Cost.SETTLED, expects=missing, by_drain="")
+        return (E.FOUND, found), replace(outages.asked(job, r), nodes=nodes, expects=missing, by_drain="")
     why = f"needs {need} good nodes, {len(good) - len(s.doubts)} are known to be good and free"
     if s.doubts:
         most = suspicion.most_suspects(need, now.watch - r.progressed)
@@ -333,6 +333,11 @@ def _chosen(s: JobSlice, job: Job, r: Recovery, need: int, policy: JobPolicy, no
 
 
 def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
+    move, r = _begins(s, outages.known_late(s, r), policy, now)
+    return move, outages.counted(r) if move is not None else r
+
+
+def _begins(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     job, outcome = s.job, _answer(s, r)
     assert job is not None
     wanted = r.attempt + 1
