@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from sickbay import wire
+from sickbay.controller.records import Records
+from sickbay.controller.view import View
 from sickbay.errors import NotLeader
 from sickbay.model import Case, Command, JobPhase, Ledger, NodeRecord, Part, Pause, Phase, Recovery, Verb
 from sickbay.ports import Value
@@ -328,6 +330,26 @@ def test_a_number_that_stood_in_what_could_not_be_read_is_not_used_again(
     after = shift.passes(60.0).case("n1")
     assert after is not None
     assert after.id == "n1.8"
+
+
+def test_such_a_number_is_on_record_for_the_next_leader_although_a_case_at_rest_was_put_back_in_its_place() -> None:
+    """It stood in a case that was open again and rested with a person: nothing was ever written to that, and the next
+    leader gave the number to another case (seed 50001400)."""
+    store = MemoryStore()
+    version = store.create(a_case(Phase.ESCALATED), 0)
+    yesterday = store.contents()
+    store.archive(a_case(Phase.DISMISSED), version, 0)
+    store.create(CASE, 0)
+    SPOILERS["memory"](store).spoil(CASE)
+    leader = Records(store, View(), "test")
+    leader.take_over()
+    store.replace_contents(yesterday)
+    leader.read_unread(0.0)
+    leader.flush(0.0)
+    heir = View()
+    Records(store, heir, "test").take_over()
+    assert heir.cases["n1"].value.id == "n1.1"
+    assert heir.records["n1"].value.last_n == 7
 
 
 @pytest.mark.parametrize("new_leader", [True, False])

@@ -514,16 +514,12 @@ class Records:
         return any(ended.job == recovery.job and ended.journal[:1] == first for ended in past)
 
     def _never_repeat(self, name: str, last_n: int) -> None:
-        """Somebody may have deleted the case that carried the number: its actions were asked for by that number. An
-        open case carries it on with its next write; what cannot be read is not written to (`_draft`)."""
+        """Somebody may have deleted the case that carried the number: its actions were asked for by that number. It is
+        written at once: an open case that rests with a person has no next write that would carry it."""
         stored = self._view.records.get(name)
         record = stored.value if stored else NodeRecord(name, cluster=self.cluster)
-        if record.last_n >= last_n:
-            return
-        record, version = replace(record, last_n=last_n), stored.version if stored else UNWRITTEN
-        self._view.records[name] = Stored(record, version, self.epoch)
-        if name not in self._view.cases:
-            self._draft(record, name, version or None)
+        if record.last_n < last_n:
+            self.put_record(replace(record, last_n=last_n))
 
     def _reload_job(self, job: str) -> None:
         if job in self._view.off.jobs:
