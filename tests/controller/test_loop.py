@@ -376,6 +376,29 @@ def test_a_pause_written_while_the_controller_was_down_is_obeyed() -> None:
     assert archived(shift)
 
 
+def test_nothing_is_asked_for_after_a_pause_until_it_is_on_record_that_the_case_goes_on() -> None:
+    """Somebody else had moved the record, so that the end of the pause was not written: the node was closed all the
+    same, beside a record that said paused (seed 50001705)."""
+    store, door = MemoryStore(), Door(a_node(findings=(a_finding(),)))
+    seen: list[bool] = []
+
+    def says(action: Action) -> Outcome:
+        seen.extend(stored.value.paused for stored in store.list(Case))
+        return busy(action)
+
+    door.says[Verb.CORDON] = says
+    shift = Shift(door, store).passes(60.0)
+    store.create(Pause("fleet", "ann", "change freeze", shift.clock.wall))
+    shift.passes(60.0)
+    asked, (stored,) = len(seen), store.list(Case)
+    assert (stored.value.phase, stored.value.paused) == (Phase.CORDONING, True)
+    store.commit(stored.value, stored.version, shift.controller.records.epoch)
+    store.delete(Pause, "fleet")
+    shift.passes(60.0)
+    assert len(seen) > asked
+    assert not any(seen)
+
+
 def test_an_abort_is_obeyed_once_and_removed_with_the_write_that_carries_it() -> None:
     shift = on_duty()
     shift.door.says[Verb.DRAIN] = busy

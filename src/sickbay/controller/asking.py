@@ -64,6 +64,11 @@ class Asking(ABC):
     def wants_resend(self, owner: str) -> bool:
         return owner in self._resend
 
+    def may_ask_for(self, owner: str) -> Action | None:
+        """What its record, as it stands now, lets us ask for: nothing while it is held or paused."""
+        action = self.pending(owner)
+        return action if action is not None and self._may_ask(owner) else None
+
     def due(self, dispatcher: Dispatcher, now: Now) -> list[tuple[str, str]]:
         return [(self.kind, owner) for owner, action in self._askable() if dispatcher.is_due(action, now.watch)]
 
@@ -96,9 +101,7 @@ class Asking(ABC):
         return letters
 
     def _askable(self) -> list[tuple[str, Action]]:
-        if not self._waiting:
-            return []
-        found = [(owner, self.pending(owner)) for owner in self._waiting if self._may_ask(owner)]
+        found = [(owner, self.may_ask_for(owner)) for owner in self._waiting]
         return [(owner, action) for owner, action in found if action is not None]
 
     def attend(self, owner: str, now: Now, decide: Callable[[], object]) -> None:

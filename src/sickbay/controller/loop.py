@@ -318,12 +318,13 @@ class Controller:
         return bool(refused)
 
     def _perform(self, asks: list[tuple[Asking, str, Action]], now: Now, proved: bool) -> None:
-        """Only what is written as it was decided: a record that somebody else had moved is decided again first. So is a
-        restart that counted on the end of a case, should that not be written: its node is not known to be good."""
+        """Only what is written as it was decided: a record that somebody else had moved is decided again first, and
+        where the end of a hold was not written it still holds. Nor a restart that counted on the end of a case, should
+        that not be written: its node is not known to be good."""
         if asks and not proved:
             self.records.still_leads()
         for desk, owner, action in asks:
-            pending = desk.pending(owner)
+            pending = desk.may_ask_for(owner)
             decided = pending is not None and (pending.key, pending.sends) == (action.key, action.sends)
             if decided and not self._is_misplaced(owner, action):
                 call = partial(self._dispatcher.perform, action, owner, desk.kind, now.watch)
