@@ -250,6 +250,29 @@ def test_a_node_is_treated_after_a_person_let_it_go() -> None:
     assert "after a person uncordoned it" in complaints(ward)
 
 
+@pytest.mark.parametrize(
+    ("led_for", "age", "complains"), [(3600.0, 600, True), (-30.0, 600, False), (None, 600, False), (-30.0, 60, True)]
+)
+def test_a_node_is_taken_again_after_a_restore_that_does_not_know_who_let_it_go(
+    led_for: float | None, age: int, complains: bool
+) -> None:
+    """Whoever has led all the while knows of it, and so does a backup that is younger; nobody else does."""
+    ward = unwatched()
+    keeps(ward, cordon_version=3)
+    asks(ward, Verb.CORDON)
+    ward.world.people.uncordon(NODE)
+    ward.passes(300.0)
+    ward.judge.look()
+    ward.world.note("etcd-restored", "", age=age)
+    since = None if led_for is None else ward.world.now - led_for
+    ward.run.brains = [SimpleNamespace(first_led=0.0, led_since=since, controller=None)]  # type: ignore[list-item]
+    asks(ward, Verb.CORDON)
+    treats(ward)
+    said = complaints(ward)
+    assert ("took node-0005 again after a person uncordoned it" in said) is complains
+    assert ("treated node-0005 after a person uncordoned it" in said) is complains
+
+
 @pytest.mark.parametrize("frozen", ["held", "paused"])
 def test_a_case_that_is_held_does_something(frozen: str) -> None:
     ward = unwatched()

@@ -24,26 +24,33 @@ HEARD_S = 120.0  # what people say is heard by then: whoever acts has read it in
 
 
 class PersonObeyed(Checker):
-    """A node that a person uncordoned is not taken again, nor treated, by the same case."""
+    """A node that a person uncordoned is not taken again, nor treated, by the same case. A restored store may never
+    have had that uncordon: then only he who led all the while knows of it."""
 
     floor: ClassVar[float] = 15.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._freed: dict[str, str] = {}
+        self._freed: dict[str, tuple[str, float]] = {}  # node -> which case a person took it from, and when
         self._let_go: dict[str, float] = {}  # case -> when a person said abort
 
     def fact(self, fact: Fact) -> None:
         self._judge_orders(fact)
+        if fact.kind == "etcd-restored":
+            self._forget_since(self.forgotten_since(fact))
         if fact.kind == "person" and fact.detail.get("act") == "uncordon":
             mark = self._case_held(fact.node)
             self.exercised += bool(mark)
             if mark:
-                self._freed[fact.node] = mark
-        if fact.kind == "cordon" and self._freed.get(fact.node) == fact.detail["case"]:
-            self.complain(fact, f"{fact.detail['case']} took {fact.node} again after a person uncordoned it")
-        if fact.kind == "treat-start" and self._freed.get(fact.node) == case_of(fact):
+                self._freed[fact.node] = mark, fact.t
+        freed, _ = self._freed.get(fact.node, ("", 0.0))
+        if fact.kind == "cordon" and freed == fact.detail["case"]:
+            self.complain(fact, f"{freed} took {fact.node} again after a person uncordoned it")
+        if fact.kind == "treat-start" and freed == case_of(fact):
             self.complain(fact, f"{fact.detail['key']} treated {fact.node} after a person uncordoned it")
+
+    def _forget_since(self, taken: float) -> None:
+        self._freed = {node: (case, at) for node, (case, at) in self._freed.items() if at < taken}
 
     def _judge_orders(self, fact: Fact) -> None:
         """A cancel withdraws what has not started."""
