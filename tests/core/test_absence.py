@@ -115,6 +115,7 @@ def test_a_node_that_we_reboot_is_not_missed_and_one_that_only_waits_for_it_is()
     sent = a_case(Phase.REPAIRING, pending=an_action(sends=1))
     assert excuse(a_node(ready=False), sent) == f"it is being treated in {sent.id}"
     assert excuse(a_node(ready=False), a_case(Phase.REPAIRING, pending=an_action())) == ""
+    assert excuse(a_node(ready=False), replace(sent, held=True)) == "", "nobody hears when that was over"
 
 
 def test_one_that_we_have_treated_in_vain_and_left_to_a_person_a_day_ago_is_no_company() -> None:

@@ -112,7 +112,7 @@ def test_many_are_those_who_are_away_now_also_if_they_went_one_by_one() -> None:
     assert f"REBOOT of {NODE}, which had nothing wrong" in complaints(ward, "HealthyLeftAlone")[-1]
 
 
-@pytest.mark.parametrize("why", ["taken away", "exchanged", "held", "down", "well"])
+@pytest.mark.parametrize("why", ["taken away", "exchanged", "held", "down", "treated", "well"])
 def test_who_is_taken_away_held_by_somebody_or_down_before_is_nobodys_company(why: str) -> None:
     ward = unwatched()
     if why == "down":
@@ -120,9 +120,14 @@ def test_who_is_taken_away_held_by_somebody_or_down_before_is_nobodys_company(wh
         ward.passes(600.0)
     if why == "held":
         ward.world.people.cordon(names(1, 1)[0])
+    if why == "treated":
+        ward.world.strike("degrading", names(1, 1)[0], 0, cure="power_cycle")
     for i in range(3):
         ward.world.network.cut(names(i + 1, 1), "control", 7200.0, stays=why == "exchanged")
         ward.passes(600.0)
+        if why == "treated" and not i:  # for something of its own, which has begun before it was cut off
+            treats(ward, node=names(1, 1)[0], verb=Verb.POWER_CYCLE)
+            ward.judge.look()
         if why == "taken away" and not i:
             ward.world.people.terminate(names(1, 1)[0])
         if why == "exchanged" and not i:  # its successor is cut off as well, and shown to nobody

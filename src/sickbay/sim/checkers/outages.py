@@ -51,6 +51,8 @@ class _Absent(Checker):
         if fact.kind in ("not-ready", "ready"):
             (self._silent.add if fact.kind == "not-ready" else self._silent.discard)(fact.node)
             self._down_before.discard(fact.node)
+        if fact.kind == "treat-start" and self.world.ailing(fact.node):  # away by our doing, for something of its own
+            self._down_before.add(fact.node)
         if fact.kind == "mended":
             self._come_back(names, fact.t)
         if fact.kind in ("order", "person") and str(fact.detail.get("case", "")).startswith("absence."):
