@@ -269,6 +269,8 @@ RULES: list[tuple[Callable[[], None], str, Removed]] = [
      row(Phase.HOLDING, Event.CLEARED, Phase.RETURNING)),
     (test_lesson_10_an_object_deleted_is_not_a_machine_gone, "deleted is gone",
      wrapped("controller.view", "View._delete_node", _deleted_is_gone)),
+    (lambda: test_a_node_that_was_closed_beside_the_limits_and_rejoins_open_waits_for_a_place((SICK,)),
+     "a place beside the limits is kept", wrapped("core.admit", "is_beside", lambda old: lambda *a: False)),
     (test_lesson_11_a_node_that_is_down_waits_for_no_seat, "a seat for everybody",
      wrapped("core.admit", "request_of", _never_down)),
     (test_lesson_13_a_cancelled_case_is_not_revived_by_retry, "retry revives",
