@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -72,8 +73,11 @@ def test_a_quota_is_named_for_a_pod_and_for_the_job_itself(site: Site, nodes: No
     assert why.startswith(f"a ResourceQuota of namespace {site.settings.namespace} refuses its pod: raise it")
     site.api.patch(f"{path}/tight", {"spec": {"hard": {"pods": "9", "count/jobs.batch": "0"}}}, Anything)
 
+    tries = count()
+
     def refused() -> str:
-        said = node_jobs.run(site, "another", the_node(site, name), CHECK)
+        """Each time another one: until the quota counts, a Job is let in and stays."""
+        said = node_jobs.run(site, f"another-{next(tries)}", the_node(site, name), CHECK)
         return said.why if isinstance(said, Blind) else ""
 
     assert str(until(refused, "the quota on Jobs counts", 30.0)).startswith(
