@@ -26,12 +26,12 @@ def _slots(kind: type[Any]) -> tuple[Callable[[object], tuple[object, ...]], Map
 def _changed(value: Any, /, **changes: object) -> Any:
     kind = value.__class__
     read, puts = _slots(kind)
-    if not changes.keys() <= puts.keys():
-        raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(changes.keys() - puts.keys()))}")
     fresh = object.__new__(kind)
     for put, kept in zip(puts.values(), read(value), strict=True):
         put(fresh, kept)
     for name, new in changes.items():
+        if name not in puts:
+            raise TypeError(f"{kind.__name__} has no field {name}")
         puts[name](fresh, new)
     return fresh
 

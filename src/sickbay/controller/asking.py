@@ -91,7 +91,8 @@ class Asking(ABC):
         """Hand in what this owner's records still carry: one who decides nothing about them would never tell it."""
 
     def _owe(self, kind: str, owner: str, notices: Iterable[Notice]) -> None:
-        self._unsaid.update({notice.key: (kind, owner, notice) for notice in notices})
+        for notice in notices:
+            self._unsaid[notice.key] = (kind, owner, notice)
 
     def letters(self) -> list[tuple[str, str, str, Notice]]:
         if not self._unsaid:

@@ -383,9 +383,14 @@ class Desk(Asking):
         requests: list[admission.Request] = []
         refused: dict[str, admission.Refusal] = {}
         self._unread = None
-        for name in list(self._wants):
+        for name in [name for name in self._wants if self._may_want(name, now)]:
             self.attend(name, now, partial(self._want, name, now, requests, refused))
         return requests, refused
+
+    def _may_want(self, name: str, now: Now) -> bool:
+        """Most wait for their next look."""
+        stored = self._view.cases.get(name)
+        return stored is None or not (stored.value.held or stored.value.paused or now.watch < _asks_at(stored.value))
 
     def _want(
         self, name: str, now: Now, requests: list[admission.Request], refused: dict[str, admission.Refusal]
@@ -393,8 +398,6 @@ class Desk(Asking):
         """What this case asks for now, if anything; or why it need not even ask."""
         case = self._view.cases[name].value
         if self._view.is_off(name):
-            return
-        if case.held or case.paused or now.watch < max(case.retry_at or 0.0, undelivered.again_at(case)):
             return
         policy = self._settings.policy_for(case.pool)
         allowed = plan.allowed(case, policy, self._verbs, self._settings.ceilings)
@@ -570,6 +573,10 @@ class Desk(Asking):
         elif kind == "ledger":
             left = _without(self._ledger.notices, keys)
             self._records.put_ledger(replace(self._ledger, notices=left), patience=keeping.RARELY_S)
+
+
+def _asks_at(case: Case) -> float:
+    return max(case.retry_at or 0.0, undelivered.again_at(case))
 
 
 def _log_moves(before: Case | None, case: Case) -> None:

@@ -34,7 +34,7 @@ class Heartbeats:
         self._view.heard.clear()
         self._view.silent.difference_update(back)
         late = self._overdue(now.watch)
-        late += self._companions(late, now.watch)
+        late += self._companions(late, now.watch) if late else []
         for name in late:
             del self._last[name]
         self._view.silent.update(late)

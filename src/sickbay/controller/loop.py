@@ -162,7 +162,7 @@ class Controller:
         proved = self._commit(now)
         self._perform(asks, now, proved)
         self._follow("telling people", now, self._tell)
-        return self._plan_sleep()
+        return self._plan_sleep(now)
 
     def _follow(self, rule: str, now: Now, work: Callable[[Now], None]) -> bool:
         """One part of the pass. False if it raised, or did so a while ago: the rest goes on without it."""
@@ -347,16 +347,17 @@ class Controller:
 
     # -- sleeping
 
-    def _plan_sleep(self) -> float:
+    def _plan_sleep(self, now: Now) -> float:
         """Until the next deadline or ask. Short sleeps only while one is near: a far one needs no close watch."""
         self._planned = 0.0
-        if self.containment.rests("rule", LEDGER, self._now()):  # nothing that is decided can be written: no haste
+        if self.containment.rests("rule", LEDGER, now):  # nothing that is decided can be written: no haste
             self._planned = self._settings.controller.period_s
         elif not (self._inbox or self.view.touched_nodes or self.view.touched_jobs):
             limits = self._settings.controller
-            times = [t for t in (self.view.next_due(), self._next_ask()) if t is not None]
-            ahead = min(times) - self._watch if times else float("inf")
-            near = ahead < NEAR_PERIODS * limits.idle_period_s and not self._only_looks_again(min(times))
+            due, ask = self.view.next_due(), self._next_ask()
+            at = ask if due is None else min(due, ask)
+            ahead = at - self._watch
+            near = ahead < NEAR_PERIODS * limits.idle_period_s and not self._only_looks_again(at)
             longest = limits.period_s if near else limits.idle_period_s
             self._planned = min(max(0.05, ahead), longest)
         return self._planned
@@ -364,9 +365,9 @@ class Controller:
     def _only_looks_again(self, at: float) -> bool:
         return self.view.next_due() == at and self.view.looks_again_next()
 
-    def _next_ask(self) -> float | None:
+    def _next_ask(self) -> float:
         asks = [*self._desk.asks(self._dispatcher), *self._jobs.asks(self._dispatcher)]
-        return min(asks) if asks else None
+        return min(asks, default=float("inf"))
 
 
 def _subject(item: Change | Answer) -> str:

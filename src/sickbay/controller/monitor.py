@@ -190,7 +190,7 @@ class Monitor:
 
     def explains(self, node: Node | None) -> Mapping[str, str]:
         """Faults of this node that an open case about a common cause explains, and which case does."""
-        if node is None or not self._view.cases:
+        if node is None or not any("=" in name for name in self._view.cases):
             return {}
         carried = [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]
         causes = [self._view.cases[factor].value for factor in carried if factor in self._view.cases]

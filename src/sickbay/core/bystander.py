@@ -89,18 +89,15 @@ def _untold(case: Case, record: NodeRecord, kind: str, now: float) -> list[str]:
 
 
 def _bar(case: Case, record: NodeRecord, ctx: Context, pause: Pause | None, jobs: Sequence[str]) -> Bar | None:
-    if case.phase is Phase.SUSPECTED and not case.paused:
-        return None
-    when = triage.soonest(case.diagnoses)
     if case.paused:
-        fresh = case.phase in (Phase.SUSPECTED, Phase.WAITING) and when is When.NOW
+        fresh = case.phase in (Phase.SUSPECTED, Phase.WAITING) and triage.soonest(case.diagnoses) is When.NOW
         return _of_pause(pause) if pause is not None and fresh and _is_certain(case, record, ctx) else None
     if case.phase is Phase.WAITING and absence.CUT_OFF in case.refusal:
         return _of_cut_off(case) if ctx.now.watch >= case.entered + HOUR_S else None
     if case.phase is Phase.WAITING and Verb.CORDON not in plan.allowed(case, ctx.policy, ctx.verbs, ctx.ceilings):
         return _of_policy(case, ctx) if Verb.CORDON not in plan.level(ctx.policy) else OF_SOURCE
-    hurried = case.phase is Phase.HOLDING and when is not When.IDLE and bool(jobs)
-    return _of_policy(case, ctx) if hurried and Verb.DRAIN not in plan.level(ctx.policy) else None
+    kept = case.phase is Phase.HOLDING and bool(jobs) and Verb.DRAIN not in plan.level(ctx.policy)
+    return _of_policy(case, ctx) if kept and triage.soonest(case.diagnoses) is not When.IDLE else None
 
 
 def _is_certain(case: Case, record: NodeRecord, ctx: Context) -> bool:

@@ -63,7 +63,7 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     if missed and since is not None and turn.case is None and not turn.s.absent and not _is_meant(node):
         away = f"{node.name} has not been ready for {how_long(now.watch - since)}"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
-    for gpu in node.gpus:
+    for gpu in node.gpus if turn.s.condemned else ():
         if gpu.serial in turn.s.condemned:
             reason = f"GPU {gpu.serial} was condemned earlier and is back in {node.name}"
             found.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from sickbay.catalog import Catalog, load
 from sickbay.controller.crew import InlineCrew
@@ -106,6 +107,9 @@ class Brain:
             self.next_turn = min(self.next_turn, self._world.now + REACTION_S)
 
 
+_next_turn = attrgetter("next_turn")
+
+
 class SimRun:
     def __init__(
         self, world: World, settings: Settings, *, store: Store | None = None, served: Store | None = None,
@@ -147,7 +151,7 @@ class SimRun:
         world = self.world
         while True:
             event = world.next_at()
-            brain = min(self.brains, key=lambda b: b.next_turn, default=None)
+            brain = min(self.brains, key=_next_turn, default=None)
             turn = brain.next_turn if brain else float("inf")
             soonest = min(turn, event if event is not None else float("inf"))
             if soonest > end:
