@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from sickbay import catalog
@@ -102,9 +102,12 @@ def _symptoms(lines: Sequence[str], words: _Words) -> tuple[str, ...]:
 
 def _clues(lines: Sequence[str], words: _Words) -> Iterator[Clue]:
     pcie = next((line for line in lines if words.pcie.search(line)), "")
+    read: dict[str, Clue | None] = {}  # the ranks of a gang say the same, word for word
     for at, line in enumerate(lines):
-        if clue := _ruled(line, at, words) or _xid(line, at, pcie, words) or _raised(line, at, words):
-            yield clue
+        if line not in read:
+            read[line] = _ruled(line, at, words) or _xid(line, at, pcie, words) or _raised(line, at, words)
+        if clue := read[line]:
+            yield replace(clue, at=at)
 
 
 def _ruled(line: str, at: int, words: _Words) -> Clue | None:
