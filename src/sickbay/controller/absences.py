@@ -36,6 +36,9 @@ class Member:
     witness: str = ""  # who else says that it is alive
 
 
+PRESENT = Member()
+
+
 class Absences:
     def __init__(self, view: View, records: Records, settings: Settings, unsaid: Unsaid) -> None:
         self._view, self._records, self._settings = view, records, settings
@@ -53,7 +56,7 @@ class Absences:
     def member(self, name: str, now: Now, heartbeats: Heartbeats) -> Member:
         since = self._view.away.get(name)
         if name not in self._view.away or since is None:
-            return Member()
+            return PRESENT
         ledger, case = self._records.ledger, self._case()
         if name in self.members and case is not None:
             return Member(since, f"it is away together with many others ({case.id}): nothing is done to it")

@@ -248,7 +248,9 @@ class Desk(Asking):
         if d.case is None:
             if d.consumed:
                 self._records.consume(d.consumed)
-        elif d.case != s.case or d.ended:  # a leader may have died after he wrote that it ended, before he put it away
+        elif d.ended or (
+            d.case is not s.case and d.case != s.case
+        ):  # a leader may have died after he wrote that it ended, before he put it away
             parts = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
             self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), first=parts)
             self._after_move(s.case, d, ctx.now)

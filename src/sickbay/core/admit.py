@@ -151,9 +151,10 @@ def _out_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now:
             return Refusal(why, now + AGAIN_S, scope, setting)
         out = out_of_service(scope, ledger, counts) - {r.node}
         reserve = 1 if r.when is not When.NOW and most >= 2 else 0
+        if len(out) + 1 <= most - reserve:
+            continue
         ours = _by_us(scope, ledger) - {r.node}
-        kept_for = _is_kept_for(r, ours | (out - counts.absent), limit, counts.total[scope])
-        if len(out) + 1 > most - reserve and not kept_for:
+        if not _is_kept_for(r, ours | (out - counts.absent), limit, counts.total[scope]):
             names = ", ".join(sorted(out)[:8]) or "none"
             kept = " (one place is kept for urgent faults)" if reserve and len(out) + 1 <= most else ""
             why = f"{len(out)} of at most {most} nodes of {scope} are out already: {names}{kept}"
@@ -191,11 +192,8 @@ def out_of_service(scope: str, ledger: Ledger, counts: Counts) -> set[str]:
 
 
 def _by_us(scope: str, ledger: Ledger) -> set[str]:
-    return {s.node for s in ledger.seats if s.kind == OUT and _in_scope(s, scope)}
-
-
-def _in_scope(seat: Seat, scope: str) -> bool:
-    return scope in ("fleet", f"pool:{seat.pool}", f"rack:{seat.rack}", f"domain:{seat.domain}")
+    kind, _, name = scope.partition(":")  # of a seat too: its pool, rack and domain
+    return {s.node for s in ledger.seats if s.kind == OUT and (kind == "fleet" or getattr(s, kind) == name)}
 
 
 def _treat_limits(r: Request, ledger: Ledger, counts: Counts, policy: Policy, now: float) -> Refusal | None:
