@@ -65,7 +65,8 @@ class Containment:
         except Exception as error:
             self.contain(kind, name, error, now)
             return False
-        self.went_well(kind, name)
+        if self._resting:
+            self.went_well(kind, name)
         return True
 
     def contain(self, kind: str, name: str, error: Exception, now: Now) -> None:
@@ -82,7 +83,7 @@ class Containment:
         self._news = True
 
     def went_well(self, kind: str, name: str) -> None:
-        rest = self._resting.get((kind, name)) if self._resting else None
+        rest = self._resting.get((kind, name))
         if rest is not None:
             rest.well = True
 

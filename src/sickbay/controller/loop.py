@@ -357,13 +357,10 @@ class Controller:
             due, ask = self.view.next_due(), self._next_ask()
             at = ask if due is None else min(due, ask)
             ahead = at - self._watch
-            near = ahead < NEAR_PERIODS * limits.idle_period_s and not self._only_looks_again(at)
+            near = ahead < NEAR_PERIODS * limits.idle_period_s and not (at == due and self.view.looks_again_next())
             longest = limits.period_s if near else limits.idle_period_s
             self._planned = min(max(0.05, ahead), longest)
         return self._planned
-
-    def _only_looks_again(self, at: float) -> bool:
-        return self.view.next_due() == at and self.view.looks_again_next()
 
     def _next_ask(self) -> float:
         asks = [*self._desk.asks(self._dispatcher), *self._jobs.asks(self._dispatcher)]
