@@ -18,8 +18,8 @@ from sickbay.core import absence_memory as memories
 from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
 from sickbay.core import keeping, machine, one_by_one
+from sickbay.core.frozen import replace
 from sickbay.core.turn import Now
-from sickbay.frozen import replace
 from sickbay.model import Absence, Case, Ledger, Node, NodeRecord, Notice, Phase, RecoveryPhase
 from sickbay.settings import Settings
 

@@ -41,9 +41,9 @@ from sickbay.core import (
 )
 from sickbay.core import admit as admission
 from sickbay.core.decide import decide, wake_at
+from sickbay.core.frozen import replace
 from sickbay.core.turn import Context, Decision, JobDecision, NodeSlice, Now
 from sickbay.errors import SickbayError
-from sickbay.frozen import replace
 from sickbay.model import (
     Action,
     Case,

@@ -18,9 +18,9 @@ from sickbay.controller.outages import Outages, away_with_many
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
+from sickbay.core.frozen import replace
 from sickbay.core.keeping import RARELY_S, owed
 from sickbay.core.turn import JobDecision, JobSlice, Now
-from sickbay.frozen import replace
 from sickbay.model import Action, Case, Command, Cost, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
 from sickbay.ports import Stored
 from sickbay.settings import LEVELS, Settings

@@ -24,9 +24,9 @@ from sickbay.controller.jobs import JobDesk
 from sickbay.controller.outbox import Post
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
+from sickbay.core.frozen import replace
 from sickbay.core.turn import Now
 from sickbay.errors import NotLeader, StoreError
-from sickbay.frozen import replace
 from sickbay.model import (
     SENT_ONCE,
     TREATMENTS,

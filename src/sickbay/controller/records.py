@@ -17,9 +17,9 @@ from sickbay.controller.drafts import WAVES, Draft, Writers, patiently
 from sickbay.controller.hands_off import LOOK_AGAIN_S, HandsOff, hands_off
 from sickbay.controller.view import View
 from sickbay.core import rebuild
+from sickbay.core.frozen import replace
 from sickbay.core.keeping import NOW
 from sickbay.errors import AlreadyExists, NotLeader, StaleWrite, StoreError, Unreadable
-from sickbay.frozen import replace
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
 from sickbay.ports import Store, Stored
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from sickbay.controller.hands_off import HandsOff
 from sickbay.core.admit import Counts
-from sickbay.frozen import replace
+from sickbay.core.frozen import replace
 from sickbay.model import (
     Case,
     Change,

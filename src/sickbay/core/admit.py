@@ -11,8 +11,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from sickbay.core import undelivered
+from sickbay.core.frozen import replace
 from sickbay.core.moment import how_long
-from sickbay.frozen import replace
 from sickbay.model import TREATMENTS, Case, Ledger, Node, Phase, Seat, Severity, Verb, When
 from sickbay.settings import Limit, Policy
 

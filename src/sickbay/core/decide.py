@@ -24,11 +24,11 @@ from sickbay.core import (
     triage,
     undelivered,
 )
+from sickbay.core.frozen import replace
 from sickbay.core.moment import how_long
 from sickbay.core.phases import RULES, unreachable_at
 from sickbay.core.turn import Context, Decision, Move, NodeSlice, Turn, latches_of
 from sickbay.core.witness import may_treat
-from sickbay.frozen import replace
 from sickbay.model import TREATMENTS, Case, Diagnosis, Event, Latch, Node, NodeRecord, Phase, Refuted, Verb
 
 TURNS_MAX = 12  # transitions in one turn; the table has no cycle without an outcome or a deadline in it

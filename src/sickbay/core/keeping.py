@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import fields
 from operator import attrgetter
 
+from sickbay.core.frozen import replace
 from sickbay.core.turn import Decision, NodeSlice
-from sickbay.frozen import replace
 from sickbay.model import Case, Doubt, NodeRecord, Notice, Phase
 
 NOW = 0.0  # what a crash must not lose

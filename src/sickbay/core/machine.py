@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sickbay.frozen import replace
+from sickbay.core.frozen import replace
 from sickbay.model import TREATMENTS, Action, Before, Case, Entry, Event, Phase, Place, Undelivered, Verb
 from sickbay.settings import Policy
 

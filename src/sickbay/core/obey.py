@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sickbay.core import consent, machine, plan, steps, suspicion
+from sickbay.core.frozen import replace
 from sickbay.core.turn import Turn
-from sickbay.frozen import replace
 from sickbay.model import Case, Command, Event, Verb
 
 

@@ -6,8 +6,8 @@ movement, backwards too; a job that waits for its place or whose steps nobody ca
 
 from __future__ import annotations
 
+from sickbay.core.frozen import replace
 from sickbay.core.turn import JobSlice, Now
-from sickbay.frozen import replace
 from sickbay.model import Job, JobPhase, Recovery
 from sickbay.model import RecoveryPhase as P
 from sickbay.settings import JobPolicy

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, suspects, suspicion
+from sickbay.core.frozen import replace
 from sickbay.core.moment import how_long
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
-from sickbay.frozen import replace
 from sickbay.model import (
     Action,
     Blame,

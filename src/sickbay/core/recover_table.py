@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from sickbay.core.frozen import replace
 from sickbay.core.turn import Now
-from sickbay.frozen import replace
 from sickbay.model import Entry, Recovery, RecoveryPhase
 from sickbay.settings import JobPolicy
 

@@ -6,9 +6,9 @@ Called by core/decide.py.
 from __future__ import annotations
 
 from sickbay.core import absence, explain, keeping, suspicion, triage
+from sickbay.core.frozen import replace
 from sickbay.core.moment import how_long
 from sickbay.core.turn import Now, Turn
-from sickbay.frozen import replace
 from sickbay.model import Done, Finding, Node, Place, Severity, Status
 
 REPEAT_NOTICE_S = 86_400.0

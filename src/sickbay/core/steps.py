@@ -19,8 +19,8 @@ from sickbay.core import (
     triage,
     undelivered,
 )
+from sickbay.core.frozen import replace
 from sickbay.core.turn import Move, Turn
-from sickbay.frozen import replace
 from sickbay.model import Case, Event, Failed, Phase, Verb, When
 
 

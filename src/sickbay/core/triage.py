@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from sickbay.catalog import Catalog
 from sickbay.core import absence, plan, quiet, suspicion, witness
 from sickbay.core import diagnose as diagnosing
+from sickbay.core.frozen import replace
 from sickbay.core.witness import Ceilings
-from sickbay.frozen import replace
 from sickbay.model import (
     TREATMENTS,
     Case,
