@@ -187,7 +187,7 @@ class Before:
 class Action:
     """One request to a platform. `key` names it for ever; a re-send carries the same key and only observes."""
 
-    key: str  # "{case}/{step}"
+    key: str  # "{case}/{step}-{when the case was opened}"
     verb: Verb
     place: Place
     args: Mapping[str, str] = field(default_factory=dict)

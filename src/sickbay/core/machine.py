@@ -5,7 +5,7 @@ Rule 2: there are no guards here. Whether a limit has room, a ladder is used up 
         elsewhere and arrives as an event (ADMITTED, EXHAUSTED, INCONCLUSIVE ...), so the table is total and drawable.
 Rule 3: every live phase but ESCALATED has a deadline and asks for at most one action; so every case ends
         or rests with a person.
-Rule 4: `step` grows with each transition. An answer that carries an old step changes nothing, and "{case}/{step}" names
+Rule 4: `step` grows with each transition. An answer with an old step changes nothing. Case, opening and step name
         an action for ever, so a re-send is harmless and a second reboot is never mistaken for the first.
 
 Called by core/decide.py only. It must never look at a clock, a node or a limit.
@@ -155,7 +155,7 @@ def note(case: Case, event: str, *, at: float, by: str, why: str) -> Case:
 def start_rung(case: Case, verb: Verb, timeout_s: float, now: float, args: Mapping[str, str]) -> Case:
     """Name the rung of a case that has just entered REPAIRING, and ask for it."""
     assert case.phase is P.REPAIRING
-    action = Action(f"{case.id}/{case.step}", verb, _place(case, verb), args)
+    action = Action(_key(case), verb, _place(case, verb), args)
     tried = (*case.rungs_tried, verb)
     return replace(case, rung=verb, rungs_tried=tried, pending=action, deadline=now + timeout_s, unfinished=None)
 
@@ -194,7 +194,13 @@ def withdrawal(sent: Action) -> Action:
 
 def action(case: Case, verb: Verb, args: Mapping[str, str]) -> Action:
     """Pinned to the machine the case is about: a node's name may belong to another one by the time it is asked."""
-    return Action(f"{case.id}/{case.step}", verb, Place(case.node), args, before=Before(instance=case.instance))
+    return Action(_key(case), verb, Place(case.node), args, before=Before(instance=case.instance))
+
+
+def _key(case: Case) -> str:
+    """Says when the case was opened, for its name alone may come again: a store that is put back from a backup does not
+    know of the last ones. The node still did, and answered the new case by what it had done for the old (seed 287)."""
+    return f"{case.id}/{case.step}-{int(case.opened_at):x}"
 
 
 def _action(case: Case, verb: Verb) -> Action:

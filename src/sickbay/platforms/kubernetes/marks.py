@@ -63,7 +63,7 @@ class Found:
 
 
 def case_of(action: Action) -> str:
-    """Keys of cases are "{case}/{step}"."""
+    """Keys of cases begin with the case: "{case}/{step}-{opened}"."""
     return action.args.get("case") or action.key.rpartition("/")[0]
 
 

@@ -453,5 +453,5 @@ class SimulatedPlatform:
 
 
 def case_of(action: Action) -> str:
-    """Keys of cases are "{case}/{step}"."""
+    """Keys of cases begin with the case: "{case}/{step}-{opened}"."""
     return action.key.rsplit("/", 1)[0]

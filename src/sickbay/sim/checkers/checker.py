@@ -101,5 +101,5 @@ URGENCY = (When.NOW, When.CHECKPOINT, When.IDLE)
 
 
 def case_of(fact: Fact) -> str:
-    """The case in whose name it was done: named, or in the action's key "{case}/{step}"."""
+    """The case in whose name it was done: named, or before the slash in the action's key."""
     return str(fact.detail.get("case") or str(fact.detail.get("key", "")).rsplit("/", 1)[0])

@@ -49,7 +49,7 @@ class Diary:
         happened in the very turn that allowed it is not written here yet: then `otherwise`, now."""
         if key:
             name, _, step = key.rpartition("/")
-            return self.entered.get((name, int(step)), otherwise)
+            return self.entered.get((name, int(step.partition("-")[0])), otherwise)
         return self.taken.get(case, otherwise)
 
 
