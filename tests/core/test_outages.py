@@ -262,6 +262,26 @@ def test_an_outage_that_begins_and_ends_while_a_restart_is_refused_gives_no_atte
     assert decided(again, 3_000.0).barren == counted == 2
 
 
+def lives_and_dies(r: Recovery, step: int) -> Recovery:
+    """Its attempt, which was seen to end, is shown as running, and then as stopped: a store was put back."""
+    for second, (phase, outcome) in enumerate([(JobPhase.RUNNING, None), (JobPhase.STOPPED, None),
+                                               (JobPhase.STOPPED, Done()), (JobPhase.STOPPED, Done())]):  # fmt: skip
+        key = r.pending.key if r.pending else ""
+        job = a_job(phase, checkpoint=None, step=step)
+        s = JobSlice(job=job, recovery=r, outcome=outcome, answers=key)
+        made = decide(s, JobPolicy(), Now(400.0 + second, 400.0)).recovery
+        assert made is not None
+        r = made
+    return r
+
+
+@pytest.mark.parametrize(("step", "cost"), [(0, Cost.BLAMELESS), (7, Cost.ONE)])
+def test_an_attempt_is_judged_once_though_it_is_shown_as_running_again(step: int, cost: Cost) -> None:
+    """It was tried again later and later, and then given up because the same attempt had died once more (seed 356)."""
+    r = lives_and_dies(replace(waiting(1), barren=1, swap=False, job_step=step), step)
+    assert (r.phase, r.cost) == (P.WAITING_FOR_CAPACITY, cost)
+
+
 def test_refusals_give_nothing_back_of_what_something_shared_did_not_cost() -> None:
     r = refused(decided(waiting(0), 200.0), 201.0)
     assert decided(r, 1_000.0).barren == 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sickbay.core.frozen import replace
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Job, JobPhase, Recovery
+from sickbay.model import Cost, Job, JobPhase, Recovery
 from sickbay.model import RecoveryPhase as P
 from sickbay.settings import JobPolicy
 
@@ -25,7 +25,8 @@ def note(r: Recovery, s: JobSlice, now: Now) -> Recovery:
         return _without_silence(r, now) if job.unread else r
     began = job.attempt > r.attempt  # by its own controller: it has yet to make its first step
     entered = now.watch if began else r.entered
-    return replace(r, job_step=job.step, progressed=now.watch, entered=entered, attempt=job.attempt, nodes=job.nodes)
+    r = replace(r, job_step=job.step, entered=entered, attempt=job.attempt, nodes=job.nodes)
+    return replace(r, progressed=now.watch, cost=Cost.SETTLED)
 
 
 def differs(job: Job, step: int) -> bool:
@@ -51,7 +52,7 @@ def only_progressed(r: Recovery, job: Job) -> bool:
 
 
 def progressed(r: Recovery, job: Job, now: Now) -> Recovery:
-    return replace(r, job_step=job.step, progressed=now.watch)
+    return replace(r, job_step=job.step, progressed=now.watch, cost=Cost.SETTLED)
 
 
 STOPS_S = 60.0  # a gang that answers is stopped within that

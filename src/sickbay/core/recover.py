@@ -250,6 +250,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return None, r
     findings = outcome.findings if isinstance(outcome, Done) else ()
     earlier, r = r.suspects, suspects.judge(s, r, findings)
+    if r.cost is not Cost.SETTLED:
+        return (E.BLAMED, f"attempt {r.attempt} has made no step since it was seen to end: it is not counted twice"), r
     r = outages.judged(s, r, findings)
     if outages.is_tried_enough(r):
         return (E.GIVEN_UP, f"{r.spared} attempts in a row did not begin, and nothing is wrong with its nodes"), r
@@ -274,8 +276,12 @@ def _first(because: Sequence[str]) -> str:
 
 
 def _alive(r: Recovery, job: Job, now: Now) -> Recovery:
+    """What the same attempt has cost stands until it makes a step: it may only be shown as running (a store that was
+    put back, a look from before its stop)."""
+    moved = job.step > r.checkpoint_step if outages.never_began(r) else progress.differs(job, r.job_step)
+    lives = job.attempt > r.attempt or moved
     return replace(r, attempt=job.attempt, nodes=job.nodes, job_step=job.step, progressed=now.watch, stopped=-1.0,
-                   cost=Cost.SETTLED)  # fmt: skip
+                   cost=Cost.SETTLED if lives else r.cost)  # fmt: skip
 
 
 def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
