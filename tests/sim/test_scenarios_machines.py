@@ -113,6 +113,24 @@ def test_a_successor_that_never_comes_leaves_its_case_with_a_person() -> None:
     ward.ends_well()
 
 
+def test_a_retry_on_a_machine_that_is_gone_frees_no_place() -> None:
+    """It ended the case, and the place of the machine that had no successor was given to the next (seed 50000811)."""
+    ward = Ward()
+    ward.world.provider.next = ["never"]
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.passes(2 * DAY)
+    for word in ("retry", "examine"):
+        ward.says(word, ward.case(SICK))
+        ward.passes(HOUR)
+        case = ward.case(SICK)
+        assert case is not None
+        assert case.phase is Phase.ESCALATED
+        assert f"there is nothing to {word}: {SICK} was to be replaced" in case.journal[-1].why
+    ward.says("abort", ward.case(SICK))
+    ward.until(lambda: ward.case(SICK) is None)
+    ward.ends_well()
+
+
 def test_a_provider_without_stock_does_not_empty_the_fleet() -> None:
     ward = Ward(policy=a_policy(max_out=Limit(count=2), at_once=Limit(count=1)))
     ward.world.provider.habits = {"never": 1.0}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sickbay.core import consent, machine, plan, steps, suspicion
+from sickbay.core import comebacks, consent, machine, plan, steps, suspicion
 from sickbay.core.frozen import replace
 from sickbay.core.turn import Turn
 from sickbay.model import Case, Command, Event, Verb
@@ -98,6 +98,8 @@ def _unhold(turn: Turn, case: Case, command: Command) -> Case:
 def _by_command(event: Event) -> Callable[[Turn, Case, Command], Case]:
     def apply(turn: Turn, case: Case, command: Command) -> Case:
         why = command.why or f"{command.by} said so"
+        if event is not Event.CANCELLED and turn.s.gone and comebacks.awaits_successor(case):
+            return _note(turn, case, command, f"there is nothing to {command.verb}: {comebacks.no_successor(case)}")
         moved = steps.step(turn, case, (event, why, command.by))
         if moved is not None and event is not Event.CANCELLED:
             turn.record = suspicion.decided(turn.record, [d.part for d in case.diagnoses])
