@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from sickbay.model import Action, Case, JobPhase, Notice, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import Action, Case, JobPhase, NodeRecord, Notice, Phase, Place, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
 from sickbay.sim.jobs import SimJob
 from sickbay.stores.memory import MemoryStore
@@ -144,6 +145,37 @@ def test_a_number_that_comes_again_without_a_person_is_never_forgiven() -> None:
     store.create(replace(case, opened_at=case.opened_at + 600.0))
     ward.world.note("tick")
     assert "was used for two cases" in complaints(ward, "NumberedOnce")[0]
+
+
+@pytest.mark.parametrize(("schema", "complained"), [(1, True), (2, False)])
+def test_a_number_comes_again_where_its_record_was_put_back_unreadable(schema: int, complained: bool) -> None:
+    """Who leads on knows the number, and cannot write it: the record is left as it is (seed 694)."""
+    store = MemoryStore()
+    ward = unwatched(store=store)
+    case = a_case(Phase.WAITING, node=NODE)
+    store.create(case)
+    ward.judge.look()
+    ward.world.note("cordon", NODE, case=case.id, others="-", sick=True, gate=False)
+    store.lose(Case, case.id)
+    store.create(NodeRecord(NODE, schema=schema))
+    ward.run.brains.append(cast(Any, SimpleNamespace(led_since=ward.world.now - 600.0)))  # who leads on
+    ward.world.note("etcd-restored", age=600)
+    ward.judge.look()
+    store.create(replace(case, opened_at=case.opened_at + 600.0))
+    ward.world.note("tick")
+    assert bool(complaints(ward, "NumberedOnce")) == complained
+
+
+@pytest.mark.parametrize(("deleted", "complained"), [(False, True), (True, False)])
+def test_a_hold_ends_with_the_case_that_somebody_deleted(deleted: bool, complained: bool) -> None:
+    """While nobody led: the next case of the node has the same number, and nobody has held that one (seed 812)."""
+    ward = unwatched()
+    ward.world.note("order", NODE, act="hold", by="alice", case=f"{NODE}.1")
+    if deleted:
+        ward.world.note("person", NODE, act="delete-record", case=f"{NODE}.1")
+    ward.passes(600.0)
+    ward.world.note("drain", NODE, case=f"{NODE}.1", job="-")
+    assert bool(complaints(ward, "HoldObeyed")) == complained
 
 
 # -- given up

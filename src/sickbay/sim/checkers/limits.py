@@ -34,6 +34,10 @@ def most_of(limit: Limit, total: int) -> int:
     return max(share, min(limit.at_least, total)) if limit.percent and limit.count else 0
 
 
+def _number(case: str) -> int:
+    return int(case.rpartition(".")[2])
+
+
 class _LetGo(Checker):
     """Knows of whom people have let go: then a machine that went and has no successor fills no place any more."""
 
@@ -46,9 +50,10 @@ class _LetGo(Checker):
             self._deleted.add(str(fact.detail["case"]))
 
     def was_let_go(self, node: str, case: str) -> bool:
-        if case in self._deleted:  # somebody deleted its record: that is a cancel
-            return True
-        ended = [c for c in self.run.store.history(Case, node=node) if c.id == case]
+        """In this case or in a later one: the machine that came in its place may have gone as well."""
+        if any(_number(deleted) >= _number(case) for deleted in self._deleted if deleted.startswith(f"{node}.")):
+            return True  # somebody deleted its record: that is a cancel
+        ended = [c for c in self.run.store.history(Case, node=node) if _number(c.id) >= _number(case)]
         return any(entry.event == "CANCELLED" and entry.by != OURS for c in ended for entry in c.journal)
 
 

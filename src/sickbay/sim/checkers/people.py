@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Case, Phase
+from sickbay.model import Case, NodeRecord, Phase
 from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.world import Fact
 
@@ -51,6 +51,7 @@ class PersonObeyed(Checker):
 
     def _forget_since(self, taken: float) -> None:
         self._freed = {node: (case, at) for node, (case, at) in self._freed.items() if at < taken}
+        self._let_go = {case: at for case, at in self._let_go.items() if at < taken}
 
     def _judge_orders(self, fact: Fact) -> None:
         """A cancel withdraws what has not started."""
@@ -59,8 +60,6 @@ class PersonObeyed(Checker):
             self._let_go[case] = fact.t
             if act != "abort":
                 del self._let_go[case]
-        if fact.kind == "etcd-restored":
-            self._let_go.clear()
         if fact.kind in ("treat-start", "drain") and case_of(fact) in self._let_go:
             heard = fact.t - self._let_go[case_of(fact)] <= HEARD_S
             self.expect(heard, fact, f"{fact.kind} of {fact.node} by {case_of(fact)}, which a person has cancelled")
@@ -90,7 +89,10 @@ class HoldObeyed(Checker):
             if fact.detail["act"] != "hold":
                 del self._asked[str(fact.detail["case"])]
         if fact.kind == "etcd-restored":
-            self._asked.clear()
+            forgotten = self.forgotten_since(fact)
+            self._asked = {case: at for case, at in self._asked.items() if at < forgotten}
+        if fact.kind == "person" and fact.detail.get("act") == "delete-record":
+            self._asked.pop(str(fact.detail["case"]), None)  # the hold is gone with the case that it was about
         if fact.kind in ("treat-start", "cordon", "drain"):
             self._did.append((fact, case_of(fact)))
             heard = fact.t - self._asked.get(case_of(fact), fact.t) <= HEARD_S
@@ -157,6 +159,7 @@ class NumberedOnce(Checker):
             self._idle.discard(case_of(fact))
         if fact.kind == "etcd-restored":
             self._forget_since(self.forgotten_since(fact))
+            self._forget_unread(fact)
         if fact.kind == "person" and fact.detail.get("act") == "delete-record" and fact.detail["case"] in self._idle:
             self._opened.pop(str(fact.detail["case"]), None)
 
@@ -176,6 +179,14 @@ class NumberedOnce(Checker):
 
     def _forget_since(self, taken: float) -> None:
         for case in [case for case, at in self._seen_at.items() if at >= taken]:
+            self._opened.pop(case, None)
+
+    def _forget_unread(self, restored: Fact) -> None:
+        """Nor can he who goes on leading write a number that he knows where the record of the node, as it was put
+        back, is one that he cannot read: it is left as it is, and the next leader reads what was put back."""
+        unread = {each.key for each in self.run.store.unread() if each.kind is NodeRecord}
+        taken = restored.t - float(str(restored.detail["age"])) - 1.0
+        for case in [c for c, at in self._seen_at.items() if at >= taken and c.rpartition(".")[0] in unread]:
             self._opened.pop(case, None)
 
 
