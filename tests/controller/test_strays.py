@@ -24,6 +24,13 @@ def test_a_mark_that_is_found_at_the_start_is_adopted_examined_and_taken_off() -
     assert [a.verb for a in door.asked if a.verb is Verb.VERIFY]
 
 
+def test_a_mark_on_a_node_that_does_not_answer_and_that_others_hold_is_found_too() -> None:
+    """It gets no case for being away: somebody works on it (seed 1310)."""
+    door = Door(replace(marked(), ready=False, others=("alice",)))
+    Shift(door).passes(STANDS_S + 120.0)
+    assert [(a.verb, a.args.get("cancel")) for a in door.asked] == [(Verb.RELEASE, "1")]
+
+
 def test_a_mark_that_goes_by_itself_within_a_minute_was_none() -> None:
     door = Door(marked())
     shift = Shift(door).passes(STANDS_S - 10.0)

@@ -15,6 +15,7 @@ from sickbay.core.recover_table import how_it_ended
 from sickbay.core.turn import JobSlice, Now
 from sickbay.model import (
     Blame,
+    Checkpoint,
     Cost,
     Done,
     Entry,
@@ -238,6 +239,16 @@ def test_what_was_shared_may_come_to_light_when_it_has_been_asked_to_begin_again
 def test_it_counts_when_the_next_one_has_begun_or_died(phase: JobPhase) -> None:
     r = seen(begun_anew(), phase, 5 if phase is JobPhase.RUNNING else 0)
     assert (r.barren, r.cost) == (2, Cost.SETTLED)
+
+
+@pytest.mark.parametrize(("attempt", "barren"), [(1, 0), (0, 5)])
+def test_an_attempt_that_has_saved_does_not_count_though_its_checkpoint_is_not_trusted(
+    attempt: int, barren: int
+) -> None:
+    """A node of it may have corrupted memory: it goes on from an older one, and is not given up for it (seed 1508)."""
+    job = a_job(JobPhase.STOPPED, checkpoint=None, checkpoints=(Checkpoint(360, 500.0, attempt),))
+    r = last_chance(checkpoint_step=300, attempt=1, distrust=True, evidence_at=400.0)
+    assert outages.barren(job, r) == barren
 
 
 # --- counted once -----------------------------------------------------------------------------------------------------

@@ -95,8 +95,16 @@ def test_a_person_who_uncordons_the_node_meanwhile_is_obeyed() -> None:
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
 
 
-@pytest.mark.parametrize("changed", [{"cordoned": False}, {"opted_out": True}])
-def test_on_a_node_that_is_open_or_opted_out_only_the_remains_are_taken_off(changed: dict[str, object]) -> None:
+AWAY_AND_HELD = {
+    "ready": False,
+    "others": ("alice",),
+}  # no case comes for it, and nobody would find the mark (seed 1310)
+
+
+@pytest.mark.parametrize("changed", [{"cordoned": False}, {"opted_out": True}, AWAY_AND_HELD])
+def test_on_a_node_that_is_open_or_opted_out_or_held_and_away_only_the_remains_are_taken_off(
+    changed: dict[str, object],
+) -> None:
     bed = at_stray(replace(stray(), **changed))  # type: ignore[arg-type]
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
     assert bed.answers().phase is Phase.DISMISSED

@@ -123,6 +123,19 @@ def test_a_replacement_can_bring_back_a_part_that_was_taken_out() -> None:
     assert not world.truly_healthy("node-0001")
 
 
+def test_a_part_that_is_back_in_another_slot_is_named_by_that_slot() -> None:
+    """Its lines named the old one, so that whoever read them blamed the part that is there (seed 1306)."""
+    world = fleet()
+    world.strike("load_only", "node-0000", 4)
+    part = world.nodes["node-0000"].gpus[4]
+    treat(world, Verb.REPLACE)
+    world.people.return_part(part.serial)
+    treat(world, Verb.REPLACE, name="node-0001", key="node-0001.1/1")
+    back = world.nodes["node-0001"].gpus[0]
+    assert back is part
+    assert {(a.values["pci"], a.values["index"]) for a in back.ailments} == {(back.pci, 0)}
+
+
 def test_the_same_key_is_acted_on_once() -> None:
     world = fleet()
     boots = world.nodes["node-0000"].boots

@@ -50,8 +50,9 @@ class Strays:
         return [self._due[name]] if name in self._due else []
 
     def _may_be(self, node: Node) -> bool:
-        """A node that does not answer gets a case for that, which takes the mark over."""
-        return bool(node.mark) and node.ready and not node.gone and not self._is_answered_for(node)
+        """A node that does not answer gets a case for that, which takes the mark over; not while others hold it."""
+        looked_at = node.ready or bool(node.others)
+        return bool(node.mark) and looked_at and not node.gone and not self._is_answered_for(node)
 
     def _is_answered_for(self, node: Node) -> bool:
         case = self._view.cases.get(node.name)

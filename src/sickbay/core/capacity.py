@@ -17,9 +17,12 @@ REFUSED_S = 15.0
 
 
 def has_new_checkpoint(job: Job, r: Recovery) -> bool:
-    """Did it get further since the last restart? Then an unexplained failure weeks later is a first one again."""
+    """Did it get further since the last restart? Then an unexplained failure weeks later is a first one again. What its
+    last attempt has saved counts also where we would not start from it: that a node of it may have corrupted memory
+    makes it no attempt that came to nothing (seed 1508)."""
     start = start_from(job, r)
-    return start is not None and start.step > r.checkpoint_step
+    own = any(c.attempt == r.attempt > 0 and c.step > r.checkpoint_step for c in _complete(job))
+    return own or (start is not None and start.step > r.checkpoint_step)
 
 
 def again_at(r: Recovery) -> float:
@@ -79,7 +82,11 @@ def _least_suspected(good: Sequence[str], doubts: Mapping[str, Trust], gang: int
 
 def start_from(job: Job, r: Recovery) -> Checkpoint | None:
     """The newest complete checkpoint; after memory corruption the newest one older than the first evidence."""
-    known = job.checkpoints or ((job.checkpoint,) if job.checkpoint else ())
+    known = _complete(job)
     if r.distrust and r.evidence_at is not None:
         known = tuple(c for c in known if c.at < r.evidence_at)
     return max(known, key=lambda c: (c.step, c.attempt), default=None)
+
+
+def _complete(job: Job) -> tuple[Checkpoint, ...]:
+    return job.checkpoints or ((job.checkpoint,) if job.checkpoint else ())

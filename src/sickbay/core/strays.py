@@ -57,6 +57,10 @@ def _move(turn: Turn, node: Node, case: Case, why: str) -> Move | None:
         return (Event.CANCELLED, f"{why}; the node is opted out, so only what is ours is taken off", "operator")
     if not node.cordoned:
         return (Event.CANCELLED, f"{why}; the node is open, so only what is left of ours is taken off", "sickbay")
+    if not node.ready and node.others:
+        whose = ", ".join(node.others)
+        left = "does not answer, so only what is ours is taken off"
+        return (Event.CANCELLED, f"{why}; the node is held by {whose} and {left}", "sickbay")
     if _hands_off(turn, case):
         return None
     return (Event.EXAMINED, f"{why}; it is examined, and returned if every check passes", "sickbay")

@@ -216,8 +216,8 @@ class Treatments:
         if part is None:
             return
         part.slot = 0
-        for ailment in part.ailments:
-            ailment.dormant = True
+        for ailment in part.ailments:  # its lines name the place where it is now
+            ailment.dormant, ailment.values = True, {**ailment.values, "pci": part.pci, "index": part.slot}
         node.gpus[0] = part
         world.note("part-returned", node.name, serial=part.serial)
 
