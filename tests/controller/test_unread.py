@@ -82,6 +82,24 @@ def test_it_is_taken_up_without_a_restart_once_it_can_be_read(store: SqliteStore
     assert treated(door) == {"n1", "n2"}
 
 
+def test_the_time_in_which_nobody_could_read_its_case_is_not_counted(store: SqliteStore, spoiler: Spoiler) -> None:
+    """It had timed out at once, seconds before it was done (seed 1528)."""
+    door = two_sick()
+    door.says[Verb.CORDON] = busy
+    policy = a_policy(cordon_s=300.0)
+    shift = Shift(door, store, policy=policy).passes(60.0)
+    case = shift.case("n1")
+    assert case is not None
+    assert case.phase is Phase.CORDONING
+    spoiler.spoil(case)
+    shift.passes(3_600.0)
+    spoiler.mend(case)
+    shift.passes(200.0)
+    assert "TIMED_OUT" not in [entry.event for entry in shift.case("n1").journal]  # type: ignore[union-attr]
+    assert (again := shift.case("n1")) is not None
+    assert again.phase is Phase.CORDONING
+
+
 def test_who_was_left_alone_for_the_record_of_a_cause_is_taken_up_once_that_can_be_read(
     store: SqliteStore, spoiler: Spoiler
 ) -> None:

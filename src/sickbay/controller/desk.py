@@ -181,10 +181,12 @@ class Desk(Asking):
             mute=node is not None and self._monitor.are_silent(node.pool),
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
             taken_back=self._monitor.taken_back(case, node),
-            stray=stray, lost=view.lost.pop(name, None),
+            stray=stray, lost=view.lost.pop(name, None), read_again=name in view.read_again,
             away_since=member.since, absent=member.absent, exchange=member.exchange, witness=member.witness,
             over=self._absences.over if name == absence.NAME else self._monitor.over.pop(name, ""),
         )  # fmt: skip
+        if case is None:
+            view.read_again.discard(name)
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
         s, decision = self._judge(s, ctx)
         self._commands.pop(name, None)

@@ -272,6 +272,7 @@ class Records:
         more: what came due meanwhile was passed over, and nothing else would wake it (seed 1315)."""
         for name, node in self._view.nodes.items():
             if before.of_node(name, node) is not None and not self._view.is_off(name):
+                self._view.read_again.add(name)
                 self._view.touch_node(name)
 
     def still_leads(self) -> None:
@@ -410,6 +411,7 @@ class Records:
             _new_version(view.records, value.node, version)
         elif not draft.ended:
             if isinstance(value, Case):
+                view.read_again.discard(value.node)  # not before: what was decided may have been dropped (seed 1528)
                 _new_version(view.cases, value.node, version)
             else:
                 _new_version(view.recoveries, value.job, version)

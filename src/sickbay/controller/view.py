@@ -43,6 +43,7 @@ class View:
         self.cases: dict[str, Stored[Case]] = {}  # by node: one open case each
         self.recoveries: dict[str, Stored[Recovery]] = {}
         self.lost: dict[str, Case] = {}  # by node: open cases whose record somebody deleted
+        self.read_again: set[str] = set()  # nodes left alone until now, for a record that nobody could read
         self.lost_jobs: dict[str, Recovery] = {}  # recoveries whose record somebody deleted
         self.frozen_jobs: dict[str, str] = {}  # jobs that we may neither stop nor restart, and why
         self.condemned: frozenset[str] = frozenset()

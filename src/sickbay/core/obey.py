@@ -21,6 +21,8 @@ def freeze(turn: Turn, why: str) -> None:
     case, turn.still = turn.case, why
     if case is None:
         return
+    if turn.s.read_again:  # nobody could attend to it: that time is not counted
+        case = machine.renew(case, now=turn.ctx.now.watch, policy=turn.ctx.policy)
     if case.paused or why:
         case = case if case.held or case.refusal == why else replace(case, refusal=why)
     if case.paused != bool(why):
