@@ -336,13 +336,16 @@ class Absence:
     count: int  # away when last counted
     most: int  # away at its worst
     names: tuple[str, ...] = ()  # of those away at its worst, at most 20
-    mostly_back: float | None = None  # watch time since when four fifths have been back
+    mostly_back: float | None = None  # watch time since when four fifths have been back, and nobody else has returned
     all_back: float | None = None  # watch time since when nobody has been away
     told: tuple[str, ...] = ()  # what people were told of it
     split: bool = False  # a person said: treat them one by one
     left: int = 0  # of those away at its worst: taken away meanwhile, or held by somebody
     wave: float = -1.0  # watch time at which the last of those began to go away who were away at its worst
     decided: float | None = None  # watch time at which a person said what becomes of those who were away then
+    fewest: int = 0  # away since it was at its worst
+    returned: float | None = None  # watch time at which the last of them returned
+    pause: float = 0.0  # the longest time between two returns: they come one by one
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,32 @@ def test_when_four_fifths_have_been_back_for_half_an_hour_the_rest_are_treated_a
     rest = after(2, 100.0)
     assert ending(rest, (), 100.0 + 30 * MINUTE - 1) is None
     then = 100.0 + 30 * MINUTE
-    assert ending(rest, (), then) == ("8 of 10 have been back for half an hour; the other 2 are treated alone", then)
+    assert ending(rest, (), then) == (
+        "8 of 10 are back and nobody else for 30 minutes; the other 2 are treated alone", then
+    )
+
+
+def test_while_they_come_back_one_by_one_the_last_are_waited_for() -> None:
+    """Each had power again half an hour after the one before; the last one was rebooted before its turn (seed 1502)."""
+    rest, at = one_case(6).absence, 0.0
+    for still in (5, 4, 3, 2, 1):
+        at += 30 * MINUTE
+        rest = after(still, at, rest)
+        assert ending(rest, (), at + 59 * MINUTE) is None
+    assert ending(rest, (), at + 60 * MINUTE) is not None
+
+
+def test_one_that_comes_and_goes_does_not_put_off_the_others() -> None:
+    rest = after(2, 100.0)
+    for at in range(200, 1700, 100):
+        rest = after(2 + at // 100 % 2, float(at), rest)
+    assert ending(rest, (), 100.0 + 30 * MINUTE + 1e4) is not None
+    assert rest.returned == 100.0
+
+
+def test_who_was_taken_away_has_not_returned() -> None:
+    rest = counted(after(3, 100.0), away(2), (), {"fleet": 64}, 500.0, left=1)
+    assert rest.returned == 100.0
 
 
 def test_while_fewer_than_four_fifths_are_back_it_goes_on_for_ever() -> None:

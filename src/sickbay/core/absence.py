@@ -28,7 +28,8 @@ KNOWN_S = 1.5 * COUNTED_S  # away for so long: by then it is known whether a nod
 ENDS_S = 600.0  # nobody away for so long: it is over
 MOSTLY = 0.8  # of those who were away at its worst
 FEW = 3  # who are left of a small absence are fewer than many
-MOSTLY_S = 1_800.0  # so many have been back for so long: the rest have something of their own
+MOSTLY_S = 1_800.0  # so many are back and nobody else has come for so long: the rest have something of their own
+PAUSES_S = 7_200.0  # of those who come one by one, at most: twice as long as the longest time between two of them
 DAY_S = 86_400.0
 NEVER = -1.0  # of a time in the Ledger: nobody has decided it yet
 LOST_S = 3_600.0  # then people are told what is lost and what they may decide
@@ -184,7 +185,14 @@ def open_case(
     """A person owns it from the start; no node is touched. `beside`: so many more are away and treated alone."""
     shared = shared_by(away, members) + (f" ({beside} more are away and treated by themselves)" if beside else "")
     absence = Absence(
-        scope, shared, min(a.since for a in away), len(away), len(away), _names(away), wave=_last_wave(away)
+        scope,
+        shared,
+        min(a.since for a in away),
+        len(away),
+        len(away),
+        _names(away),
+        wave=_last_wave(away),
+        fewest=len(away),
     )
     why = f"{len(away) + beside} nodes are away together; what they share: {shared}"
     diagnosis = Diagnosis(
@@ -214,7 +222,8 @@ def counted(
     scope = absence.scope if absence.scope == FLEET or not scope else _wider(absence.scope, scope)
     mine = [a for a in away if belongs(a, scope)]
     if left:
-        absence = replace(absence, left=absence.left + left, names=_names(mine))
+        fewest = max(0, absence.fewest - left)
+        absence = replace(absence, left=absence.left + left, fewest=fewest, names=_names(mine))
     if len(mine) > absence.most or scope != absence.scope:
         absence = _widened(absence, mine, scope, members)
     if many and _are_earlier(absence, mine):
@@ -222,10 +231,20 @@ def counted(
     mostly = _are_mostly_back(absence, len(mine), many=bool(many)) and not (many and _is_another(absence, mine))
     if mine and (is_over(before, now) or (is_due(before, now) and not mostly)):
         absence, mostly = _begun_anew(absence, mine, members), False
-    return replace(
-        absence, count=len(mine),
-        mostly_back=_since(absence.mostly_back, mostly, now), all_back=_since(absence.all_back, not mine, now),
-    )  # fmt: skip
+    absence = _noted_return(absence, len(mine), now)
+    mostly_back = _since(absence.mostly_back, mostly, now)
+    if mostly_back is not None and absence.returned is not None:
+        mostly_back = max(mostly_back, absence.returned)
+    return replace(absence, count=len(mine), mostly_back=mostly_back, all_back=_since(absence.all_back, not mine, now))
+
+
+def _noted_return(absence: Absence, still: int, now: float) -> Absence:
+    """Fewer are away than ever since it was at its worst. Certificates, disks and racks come back one by one: those who
+    were the last had their half hour and were rebooted a minute before their turn (seed 1502)."""
+    if back(absence, still) <= back(absence, absence.fewest):
+        return absence
+    pause = 0.0 if absence.returned is None else now - absence.returned
+    return replace(absence, fewest=still, returned=now, pause=max(absence.pause, pause))
 
 
 def _widened(
@@ -238,15 +257,22 @@ def _widened(
 
 
 def _counted_anew(absence: Absence, mine: Sequence[Absentee]) -> Absence:
-    return replace(absence, most=len(mine), left=0, names=_names(mine), wave=_last_wave(mine))
+    return replace(
+        absence,
+        most=len(mine),
+        fewest=len(mine),
+        left=0,
+        names=_names(mine),
+        wave=_last_wave(mine),
+        returned=None,
+        pause=0.0,
+    )
 
 
 def _begun_anew(absence: Absence, mine: Sequence[Absentee], members: Mapping[str, int]) -> Absence:
     """It would have ended, had nobody stopped its case: who goes away after that is another absence in it."""
-    return replace(
-        absence, shared=shared_by(mine, members), since=min(a.since for a in mine), most=len(mine), left=0,
-        names=_names(mine), wave=_last_wave(mine), told=(),
-    )  # fmt: skip
+    absence = _counted_anew(absence, mine)
+    return replace(absence, shared=shared_by(mine, members), since=min(a.since for a in mine), told=())
 
 
 def back(absence: Absence, still: int) -> int:
@@ -311,7 +337,8 @@ def ending(case: Case, now: float) -> tuple[str, float | None] | None:
     if is_due(absence, now):
         rest = "the last one is" if absence.count == 1 else f"the other {absence.count} are"
         returned = back(absence, absence.count)
-        return (f"{returned} of {absence.most} have been back for half an hour; {rest} treated alone", now)
+        quiet = how_long(_wait_s(absence))
+        return (f"{returned} of {absence.most} are back and nobody else for {quiet}; {rest} treated alone", now)
     return None
 
 
@@ -352,7 +379,12 @@ def is_due(absence: Absence, now: float) -> bool:
 def next_look(absence: Absence) -> list[float]:
     """Watch times at which time alone ends it."""
     times = [absence.all_back + ENDS_S] if absence.all_back is not None else []
-    return times + ([absence.mostly_back + MOSTLY_S] if absence.mostly_back is not None else [])
+    return times + ([absence.mostly_back + _wait_s(absence)] if absence.mostly_back is not None else [])
+
+
+def _wait_s(absence: Absence) -> float:
+    """How long nobody must have returned before those who are still away are looked at alone."""
+    return max(MOSTLY_S, min(2 * absence.pause, PAUSES_S))
 
 
 def joining(absence: Absence, away: Sequence[Absentee], scope: Sequence[str], now: float) -> list[Absentee]:
