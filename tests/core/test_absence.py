@@ -165,13 +165,14 @@ def test_when_four_fifths_have_been_back_for_half_an_hour_the_rest_are_treated_a
     assert ending(rest, (), 100.0 + 30 * MINUTE - 1) is None
     then = 100.0 + 30 * MINUTE
     assert ending(rest, (), then) == (
-        "8 of 10 are back and nobody else for 30 minutes; the other 2 are treated alone", then
+        "8 of 10 are back and nobody else for 30 minutes; the other 2 are treated alone",
+        then,
     )
 
 
 def test_while_they_come_back_one_by_one_the_last_are_waited_for() -> None:
     """Each had power again half an hour after the one before; the last one was rebooted before its turn (seed 1502)."""
-    rest, at = one_case(6).absence, 0.0
+    rest, at = after(6, 0.0, one_case(6).absence), 0.0
     for still in (5, 4, 3, 2, 1):
         at += 30 * MINUTE
         rest = after(still, at, rest)

@@ -208,7 +208,7 @@ def test_what_was_shared_may_come_to_light_after_its_end() -> None:
     assert (r.phase, r.cost, r.barren) == (P.WAITING_FOR_CAPACITY, Cost.SHARED, 4)
 
 
-@pytest.mark.parametrize(("since", "may"), [(-math.inf, True), (1_179.0, True), (1_181.0, False)])
+@pytest.mark.parametrize(("since", "may"), [(-math.inf, True), (1_059.0, True), (1_061.0, False)])
 def test_a_node_that_goes_away_after_an_attempt_is_over_has_not_ended_it(since: float, may: bool) -> None:
     assert outages.may_have_ended(a_recovery(P.WAITING_FOR_CAPACITY, stopped=1_000.0), since) is may
 

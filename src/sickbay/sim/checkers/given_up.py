@@ -35,7 +35,8 @@ class Victims:
         "evict": "control plane",
     }  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, absent_nodes: int = MANY) -> None:
+        self._many = max(MANY, absent_nodes)  # without power: by the settings so many may never be many
         self._of: dict[str, tuple[str, float]] = {}  # job -> what, and until when it says anything
         self._cut: Counter[str] = Counter()  # node -> cuts in force
         self._why: dict[str, str] = {}  # job -> how its last attempt ended
@@ -66,7 +67,7 @@ class Victims:
 
     def _is_powerless(self, why: str) -> bool:
         """A node of it went down with many others, also if they lost their power one after the other."""
-        return len(self._off) >= MANY and why.endswith(" went down") and why.split()[0] in self._off
+        return len(self._off) >= self._many and why.endswith(" went down") and why.split()[0] in self._off
 
     def has_shown_itself(self, job: str) -> bool:
         """Was it the first whom a failing supply took a node from? That shows when more have lost theirs."""
@@ -86,7 +87,7 @@ class NoJobGivenUp(Checker):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._open: set[str] = set()
-        self._victims = Victims()
+        self._victims = Victims(self.run.settings.controller.absent_nodes)
         self._since: dict[str, float] = {}  # job -> when its first attempt in a row was stopped so
         self._spent: dict[str, int] = {}  # job -> attempts in a row that saved nothing, by nothing shared
         self._cut_at: dict[str, float] = {}  # job -> when a cut made ranks of it hang
