@@ -410,6 +410,21 @@ def test_an_abort_is_obeyed_once_and_removed_with_the_write_that_carries_it() ->
     assert not shift.door.nodes["n1"].cordoned
 
 
+def test_a_hold_whose_write_was_refused_is_heard_again_before_anything_is_done() -> None:
+    """Somebody else had moved the record: the node was closed 0.01 s before its hold was heard (seed 50000276)."""
+    shift = on_duty()
+    shift.door.says[Verb.DRAIN] = busy
+    struck(shift).passes(60.0)
+    (stored,) = shift.store.list(Case)
+    shift.store.create(Command("c1", "hold", "n1.1", "ann", "let me look", 0.0))
+    shift.store.commit(stored.value, stored.version, shift.controller.records.epoch)
+    del shift.door.says[Verb.DRAIN]
+    asked = len(shift.door.asked)
+    shift.passes(120.0)
+    assert the_case(shift).held
+    assert {action.verb for action in shift.door.asked[asked:]} <= {Verb.DRAIN}
+
+
 def test_a_command_for_nobody_is_removed() -> None:
     shift = on_duty()
     shift.store.create(Command("c1", "abort", "n9.1", "ann", "typo", 0.0))

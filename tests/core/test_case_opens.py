@@ -241,6 +241,16 @@ def test_a_condemned_part_that_reappears_opens_a_replace_case() -> None:
     assert "S9" in bed.case.journal[0].why
 
 
+def test_a_part_that_a_person_was_to_decide_about_is_not_let_in_with_another_machine() -> None:
+    """Its machine was taken away before they did; the light check at the gate passed (seed 50000349)."""
+    bed = Bedside(node=a_node(gate=True, gpus=(a_gpu("S9"),)))
+    bed.record = replace(bed.record, doubts=(Doubt("S9", kills=(1.0, 2.0, 3.0)),))
+    bed.turns()
+    assert "condemned-part" in [d.fault for d in bed.case.diagnoses]
+    assert "GPU S9 of n1 has ended 3 jobs within 30 days" in bed.case.diagnoses[0].because[0]
+    assert Verb.REPLACE in [r.verb for r in bed.case.plan.rungs]
+
+
 def test_a_new_node_is_examined_before_work_lands_on_it() -> None:
     bed = Bedside(node=a_node(gate=True)).turns()
     assert bed.case.newcomer

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sickbay.model import Action, Notice, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import Absence, Action, Notice, Phase, Place, RecoveryPhase, Verb
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
 from tests.sim.test_checkers_outages import NODE, complaints, treats, unwatched
@@ -179,6 +179,23 @@ def test_a_verdict_whose_end_nobody_was_told() -> None:
     ward.run.mailbox.send(Notice("k", "warning", f"{NODE}: gpu-lost", f"sickbay case show {NODE}.1", f"{NODE}.1", 0.0))
     said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
     assert f"gpu-lost is held against {NODE} without a case" in said[0]
+
+
+@pytest.mark.parametrize(("away", "complained"), [(True, False), (False, True)])
+def test_what_is_held_against_a_node_that_is_away_with_many_waits_for_it(away: bool, complained: bool) -> None:
+    """Nothing is done to it while it is away, and that was told (seeds 1787, 50000079)."""
+    ward = unwatched()
+    ward.world.nodes[NODE].ready = not away
+    ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
+    many = Absence(("fleet",), "rack=r1", 0.0, 4, 4)
+    about = (a_diagnosis("nodes-absent"),)
+    case = a_case(Phase.ESCALATED, node="absence", id="absence.1", factor="absence", absence=many, diagnoses=about)
+    ward.run.store.create(case)
+    said = "To treat them one by one: sickbay case split absence.1"
+    ward.run.mailbox.send(Notice("k", "urgent", "4 nodes are away together", said, "absence.1", 0.0))
+    ward.world.note("tick")
+    words = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
+    assert any("is held against" in each for each in words) is complained
 
 
 @pytest.mark.parametrize(

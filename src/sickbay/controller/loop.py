@@ -75,6 +75,7 @@ class Controller:
         self._watch, self._last, self._planned = 0.0, 0.0, 0.0
         self._saved_watch = 0.0
         self._token: int | None = None
+        self._dropped: set[str] = set()  # whose decision of this pass was not written: it is made again first
         self._pauses: frozenset[str] = frozenset()
         self._letters: dict[str, tuple[str, str]] = {}  # notice key -> (kind, owner)
 
@@ -261,6 +262,9 @@ class Controller:
         dropped, self.records.reread = self.records.reread, set()
         for each in (self._desk, self._jobs):
             each.unsay(dropped)
+        if dropped:  # what people said is still on record, and is heard again before anything is done (seed 50000276)
+            self._token = None
+        self._dropped = dropped
         return proved
 
     # -- asking the platform
@@ -272,7 +276,7 @@ class Controller:
         if not self._leader.acquire():  # on every pass, also when nothing is due: so it knows that somebody is at work
             raise NotLeader("the lead was lost")
         asks: list[tuple[Asking, str, Action]] = []
-        for kind, owner in due:
+        for kind, owner in ((kind, owner) for kind, owner in due if owner not in self._dropped):
             desk: Asking = self._desk if kind == "node" else self._jobs
             desk.attend(owner, now, partial(self._prepare_ask, desk, owner, now, admits, asks))
         return asks

@@ -9,7 +9,7 @@ from sickbay.core import absence, explain, keeping, suspicion, triage
 from sickbay.core.frozen import replace
 from sickbay.core.moment import how_long
 from sickbay.core.turn import Now, Turn
-from sickbay.model import Done, Finding, Node, Place, Severity, Status
+from sickbay.model import Done, Finding, Gpu, Node, Place, Severity, Status
 
 REPEAT_NOTICE_S = 86_400.0
 
@@ -63,9 +63,8 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     if missed and since is not None and turn.case is None and not turn.s.absent and not _is_meant(node):
         away = f"{node.name} has not been ready for {how_long(now.watch - since)}"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
-    for gpu in node.gpus if turn.s.condemned else ():
-        if gpu.serial in turn.s.condemned:
-            reason = f"GPU {gpu.serial} was condemned earlier and is back in {node.name}"
+    for gpu in node.gpus if turn.s.condemned or node.gate else ():
+        if reason := _why_not_back(turn, node, gpu):
             found.append(
                 _monitor(node, "monitor.condemned-part", reason, 1, now, Severity.REPLACE, gpu.pci, gpu.serial)
             )
@@ -74,6 +73,15 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
             _monitor(node, "monitor.newcomer", f"{node.name} is new: it is examined before work lands on it", 1, now)
         )
     return found
+
+
+def _why_not_back(turn: Turn, node: Node, gpu: Gpu) -> str:
+    """A part that was condemned, or that a person was to decide about when its machine went: a light check at the gate
+    decides nothing for them (seed 50000349)."""
+    if gpu.serial in turn.s.condemned:
+        return f"GPU {gpu.serial} was condemned earlier and is back in {node.name}"
+    third = suspicion.needs_a_person(turn.record, [gpu.serial], turn.ctx.now.watch) if node.gate else ""
+    return f"{third}; it is back with another machine" if third else ""
 
 
 def _is_meant(node: Node) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, Ledger, NodeRecord, Pause, Phase, Recovery, RecoveryPhase
 from sickbay.sim.checkers.checker import Checker, is_shared
-from sickbay.sim.checkers.outages import ABSENT
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class EveryStateHasAnExit(Checker):
             if node is None or not node.present or node.opted_out or record.node in watched:
                 continue
             for latch in record.latched:
-                if is_shared(latch.fault, node, cases.values()) or (latch.fault == ABSENT and node.name in away):
+                if is_shared(latch.fault, node, cases.values()) or node.name in away:  # nothing is done while it is
                     continue
                 ends = any(until > now and key.startswith(latch.fault) for key, until in record.quiet.items())
                 told = self._was_told(record.node, latch.fault, f"sickbay case reopen {record.node}")

@@ -37,7 +37,7 @@ class PersonObeyed(Checker):
     def fact(self, fact: Fact) -> None:
         self._judge_orders(fact)
         if fact.kind == "etcd-restored":
-            self._forget_since(self.forgotten_since(fact))
+            self._forget_since(self.forgotten_since(fact), fact.t - HEARD_S)
         if fact.kind == "person" and fact.detail.get("act") == "uncordon":
             mark = self._case_held(fact.node)
             self.exercised += bool(mark)
@@ -49,9 +49,10 @@ class PersonObeyed(Checker):
         if fact.kind == "treat-start" and freed == case_of(fact):
             self.complain(fact, f"{fact.detail['key']} treated {fact.node} after a person uncordoned it")
 
-    def _forget_since(self, taken: float) -> None:
+    def _forget_since(self, taken: float, heard: float) -> None:
+        """What was done since the backup, and what was said and not read yet."""
         self._freed = {node: (case, at) for node, (case, at) in self._freed.items() if at < taken}
-        self._let_go = {case: at for case, at in self._let_go.items() if at < taken}
+        self._let_go = {case: at for case, at in self._let_go.items() if at < min(taken, heard)}
 
     def _judge_orders(self, fact: Fact) -> None:
         """A cancel withdraws what has not started."""
@@ -89,7 +90,7 @@ class HoldObeyed(Checker):
             if fact.detail["act"] != "hold":
                 del self._asked[str(fact.detail["case"])]
         if fact.kind == "etcd-restored":
-            forgotten = self.forgotten_since(fact)
+            forgotten = min(self.forgotten_since(fact), fact.t - HEARD_S)  # an order that nobody has read goes as well
             self._asked = {case: at for case, at in self._asked.items() if at < forgotten}
         if fact.kind == "person" and fact.detail.get("act") == "delete-record":
             self._asked.pop(str(fact.detail["case"]), None)  # the hold is gone with the case that it was about
