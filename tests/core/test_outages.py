@@ -251,6 +251,23 @@ def test_an_attempt_that_has_saved_does_not_count_though_its_checkpoint_is_not_t
     assert outages.barren(job, r) == barren
 
 
+def test_what_was_away_while_it_was_stopped_excuses_it_though_it_is_back_when_it_is_examined() -> None:
+    """Twenty seconds between the end of the cut and the examination cost it one of two attempts (seed 50000674)."""
+    seen = after(*BEGAN[:3], barren=4, checkpoint_step=0, pending=an_action(), entered=50.0)
+    for outage, outcome in ((AWAY, None), ("", Done()), ("", Done())):
+        job, key = a_job(JobPhase.STOPPED, checkpoint=None), seen.pending.key if seen.pending else ""
+        s = JobSlice(job=job, recovery=seen, outcome=outcome, answers=key, outage=outage)
+        made = decide(s, JobPolicy(), Now(100.0, 100.0)).recovery
+        assert made is not None
+        seen = made
+    assert (seen.phase, seen.cost, seen.because) == (P.WAITING_FOR_CAPACITY, Cost.SHARED, (AWAY,))
+
+
+@pytest.mark.parametrize(("since", "may"), [(1_059.0, True), (1_061.0, False)])
+def test_a_node_that_goes_away_while_a_job_that_hung_is_being_stopped_has_not_ended_it(since: float, may: bool) -> None:
+    assert outages.may_have_ended(a_recovery(P.STOPPING, stopped=-1.0, entered=1_000.0), since) is may
+
+
 # --- counted once -----------------------------------------------------------------------------------------------------
 
 

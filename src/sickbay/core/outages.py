@@ -10,6 +10,7 @@ been refused: what befalls its job later changes nothing. Called by core/recover
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -95,7 +96,18 @@ def drained(r: Recovery) -> Recovery:
 def may_have_ended(r: Recovery, since: float) -> bool:
     """That a node of it went away is noticed late; what went away after that has ended nothing: a job that had hung on
     a sick node was not given up, for another one was rebooted by an administrator a minute later (seed 1723)."""
-    return r.stopped < 0 or since <= r.stopped + SEEN_S
+    ended = r.stopped if r.stopped >= 0 else r.entered if r.phase is P.STOPPING else math.inf
+    return since <= ended + SEEN_S
+
+
+def seen(s: JobSlice, r: Recovery) -> Recovery:
+    """While it is stopped its nodes are away with many: they may be back before they are examined (seed 50000674)."""
+    return _shared(r, s.outage) if s.outage and r.cost is Cost.SETTLED else r
+
+
+def remembered(s: JobSlice, r: Recovery) -> JobSlice:
+    """What was seen to stop it stands, also when it is over by now."""
+    return replace(s, outage=r.because[0]) if r.cost is Cost.SHARED and r.because and not s.outage else s
 
 
 def known_late(s: JobSlice, r: Recovery) -> Recovery:

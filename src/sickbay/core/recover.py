@@ -223,6 +223,7 @@ def _stopping(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     refused = isinstance(outcome, Failed | Unguarded | Lost)
     if refused and job.phase in DEAD and job.attempt > r.attempt:  # a later attempt than the one we knew is over too
         r, outcome = replace(r, attempt=job.attempt), Done(f"attempt {job.attempt} does not run")
+    r = outages.seen(s, r)
     if isinstance(outcome, Done):
         r = replace(r, stopped=now.watch)
         if r.by_drain:
@@ -249,8 +250,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if not isinstance(outcome, Done | Failed | Lost | Unguarded) and not _due(r, now):
         return None, r
     findings = outcome.findings if isinstance(outcome, Done) else ()
-    earlier, r = r.suspects, suspects.judge(s, r, findings)
-    if r.cost is not Cost.SETTLED:
+    s, earlier, r = outages.remembered(s, r), r.suspects, suspects.judge(s, r, findings)
+    if r.cost not in (Cost.SETTLED, Cost.SHARED):
         return (E.BLAMED, f"attempt {r.attempt} has made no step since it was seen to end: it is not counted twice"), r
     r = outages.judged(s, r, findings)
     if outages.is_tried_enough(r):
@@ -422,9 +423,8 @@ def _entering(s: JobSlice, r: Recovery, why: str, policy: JobPolicy, now: Now) -
         again = r.journal[-1].event == E.TIMED_OUT and r.journal[-2].phase == P.STOPPING
         if again and (not why.startswith(explain.UNDELIVERED) or _is_long_down(r, policy, now)):
             r = replace(r, notices=(*r.notices, explain.cannot_stop(r, why, now.wall))[-8:])
-        return replace(
-            r, pending=_ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=progress.stands_at(r, job))
-        )
+        ask = _ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=progress.stands_at(r, job))
+        return replace(r, pending=ask, stopped=-1.0)  # what was confirmed of an earlier attempt says nothing of this one
     if r.phase is P.EXAMINING and job is not None:
         return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))
     if r.phase is P.RESTARTING and job is not None:
