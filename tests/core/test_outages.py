@@ -77,6 +77,14 @@ def test_one_that_stands_still_after_attempts_that_did_not_begin_is_excused_too(
     assert judged(after(*again, spared=3)).cost is Cost.ONE
 
 
+def test_one_that_stands_still_after_one_that_died_is_excused_too() -> None:
+    """A sick GPU had ended the one between, and the storage the next: it was given up for that (seed 50001484)."""
+    found = (("BLAMED", P.WAITING_FOR_CAPACITY), ("FOUND", P.RESTARTING))
+    died = (("PROGRESSED", P.RUNNING), ("DIED", P.STOPPING), ("DONE", P.EXAMINING))
+    assert judged(after(*BEGAN, *found, *died, *found, *BEGAN, spared=1)).cost is Cost.BLAMELESS
+    assert judged(after(*BEGAN, *found, *BEGAN, spared=1)).cost is Cost.ONE
+
+
 def test_a_restart_that_was_refused_is_no_attempt_that_ended() -> None:
     r = after(*BEGAN, ("BLAMED", P.WAITING_FOR_CAPACITY), *REFUSED, *REFUSED)
     assert how_it_ended(r) == (P.STALLED, "DONE")

@@ -52,6 +52,18 @@ def test_an_attempt_without_a_step_is_not_barren_and_one_that_made_steps_is(last
     assert bool(complaints(ward, "HealthyJobsRun")) == complained
 
 
+@pytest.mark.parametrize(("lasts_s", "complained"), [(1000.0, False), (400.0, True)])
+def test_an_attempt_that_saved_is_not_barren_though_the_next_one_begins_before_it(
+    lasts_s: float, complained: bool
+) -> None:
+    """A node of it may have corrupted memory, and what it wrote is not used (seed 50001226)."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=1))
+    job = ward.submit("llama", GANG)
+    ward.passes(lasts_s)
+    again(ward, job, 2)
+    assert bool(complaints(ward, "HealthyJobsRun")) == complained
+
+
 def test_an_attempt_without_a_step_that_died_of_a_sickness_which_shows_is_barren() -> None:
     ward = unwatched(jobs=JobPolicy(barren_limit=2))
     job = ward.submit("llama", GANG)

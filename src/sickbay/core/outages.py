@@ -149,17 +149,18 @@ def words(r: Recovery) -> str:
 
 def _is_blameless(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:
     """Is its last failure of the kind that a shared thing makes? The first since it saved may be a hang in the middle
-    of its work, and so may the first after attempts that did not begin: that was another outage. All others are
-    attempts that did not begin: one that makes steps and hangs again and again has a fault of its own, and so has one
-    whose ranks die."""
-    first = not r.spared or _comes_after_tries(r)
+    of its work, and so may the first after attempts that did not begin, or that died: that was another outage. All
+    others are attempts that did not begin: one that makes steps and hangs twice in a row has a fault of its own, and so
+    has one whose ranks die."""
+    first = not r.spared or not _had_hung(r)
     return _looks_shared(s, r, findings) and (never_began(r) or (first and hung(r)))
 
 
-def _comes_after_tries(r: Recovery) -> bool:
-    """Did the attempt before this one not begin?"""
+def _had_hung(r: Recovery) -> bool:
+    """Did the attempt before this one hang in the middle of its work? If nobody knows any more, it did."""
     starts = [i for i, entry in enumerate(r.journal) if entry.phase == P.RESTARTING]
-    return bool(starts) and never_began(replace(r, journal=r.journal[: starts[-1]]))
+    before = replace(r, journal=r.journal[: starts[-1]]) if starts else r
+    return not never_began(before) and hung(before)
 
 
 def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:

@@ -86,6 +86,7 @@ class HealthyJobsRun(Checker):
         self._died: dict[str, set[str]] = {}  # of a sickness that tools show -> the nodes that have it
         self._barren: dict[str, int] = defaultdict(int)
         self._victims = Victims()
+        self._saved: dict[str, int] = {}  # job -> the last attempt that ended with a complete checkpoint of its own
         self._excused: set[str] = set()  # jobs whose last attempt is not counted
         self._tries: dict[str, list[float]] = defaultdict(list)
         self._treated = ("", 0.0)  # the node that was treated last, and when
@@ -110,7 +111,9 @@ class HealthyJobsRun(Checker):
             self._died.pop(job, None)
 
     def _judge_end(self, fact: Fact, job: str) -> None:
-        why = str(fact.detail["why"])
+        why, n = str(fact.detail["why"]), int(fact.detail["attempt"])
+        if any(c.attempt == n for c in self.world.jobs[job].checkpoints):
+            self._saved[job] = n
         shared = bool(self._victims.of(job, fact.t))
         steps = int(fact.detail["step"]) - self._attempt(fact, job).from_step
         by_drain = why.startswith("stopped by drain:")  # which may end it before anybody was told of its first steps
@@ -144,9 +147,8 @@ class HealthyJobsRun(Checker):
         return next(a for a in self.world.jobs[job].attempts if a.n == fact.detail["attempt"])
 
     def _judge_place(self, fact: Fact, job: str) -> None:
-        """Did the attempt before this one complete a checkpoint of its own?"""
-        last = int(fact.detail["attempt"]) - 1
-        fresh = any(c.attempt == last for c in self.world.jobs[job].checkpoints)
+        """Did the attempt before this one complete a checkpoint of its own? One that is not trusted is gone by now."""
+        fresh = self._saved.get(job) == int(fact.detail["attempt"]) - 1
         ours = fact.detail["by"] not in ("owner", "scheduler")
         again = self._died.get(job, set()) & set(str(fact.detail["nodes"]).split(",")) & self._sick_nodes(job)
         excused = job in self._excused or self._victims.has_shown_itself(job)
