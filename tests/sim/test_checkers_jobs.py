@@ -99,7 +99,7 @@ def test_an_attempt_whose_node_lost_its_power_with_many_others_is_not_barren(off
     """One after the other, as breakers trip: the power of the first is back and it has not booted yet."""
     ward = unwatched(jobs=JobPolicy(barren_limit=1))
     job = ward.submit("llama", GANG)
-    ward.passes(600.0)
+    ward.passes(400.0)  # nothing is saved yet
     ward.world.network.cut_one_by_one([*names(8, off - 1), GANG[0]], "power", 60.0, 100.0)
     ward.passes(60.0 * off)
     assert job.phase is JobPhase.FAILED

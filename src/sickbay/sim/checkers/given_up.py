@@ -62,7 +62,7 @@ class Victims:
     def _note_power(self, fact: Fact) -> None:
         if fact.kind == "cut" and fact.detail["what"] == "power":
             self._off.update(str(fact.detail["nodes"]).split(","))
-        if fact.kind in ("boot", "joined"):
+        if fact.kind in ("boot", "joined", "treat-start"):  # whom we treat is away by our own doing
             self._off.discard(fact.node)
 
     def _is_powerless(self, why: str) -> bool:
