@@ -60,7 +60,7 @@ class Brain:
         self._standby = self._standby or self._make()
         try:
             leads = self._standby.start()
-        except (ApiError, NotNow):
+        except (ApiError, NotNow, NotLeader):  # the process (app.py) tries again after each of them
             self.controller = self._standby
             self._begin_again()
             return False

@@ -25,7 +25,8 @@ HEARD_S = 120.0  # what people say is heard by then: whoever acts has read it in
 
 class PersonObeyed(Checker):
     """A node that a person uncordoned is not taken again, nor treated, by the same case. A restored store may never
-    have had that uncordon: then only he who led all the while knows of it."""
+    have had that uncordon: then only he who led all the while knows of it. And where nobody had heard of it when the
+    node's object was made anew, nobody can: that one was never closed."""
 
     floor: ClassVar[float] = 15.0
 
@@ -43,6 +44,8 @@ class PersonObeyed(Checker):
             self.exercised += bool(mark)
             if mark:
                 self._freed[fact.node] = mark, fact.t
+        if fact.kind == "rejoined" and self._case_held(fact.node):
+            self._freed.pop(fact.node, None)
         freed, _ = self._freed.get(fact.node, ("", 0.0))
         if fact.kind == "cordon" and freed == fact.detail["case"]:
             self.complain(fact, f"{freed} took {fact.node} again after a person uncordoned it")
