@@ -199,13 +199,20 @@ def test_what_is_held_against_a_node_that_is_away_with_many_waits_for_it(away: b
 
 
 @pytest.mark.parametrize(
-    ("factor", "complained"), [("driver=bad", False), ("instance-type=p4d", False), ("driver=good", True)]
-)
-def test_a_shared_cause_answers_only_for_those_who_have_what_is_shared(factor: str, complained: bool) -> None:
+    ("factor", "seen_on", "complained"),
+    [
+        ("driver=bad", "", False), ("instance-type=p4d", "", False), ("driver=good", "", True),
+        ("job=llama", NODE, False), ("job=llama", "node-0009", True),
+    ],
+)  # fmt: skip
+def test_a_shared_cause_answers_only_for_those_who_have_what_is_shared(
+    factor: str, seen_on: str, complained: bool
+) -> None:
     ward = unwatched()
     ward.world.nodes[NODE].driver, ward.world.nodes[NODE].kind = "bad", "p4d"
     ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
-    shared = a_case(Phase.ESCALATED, node=factor, factor=factor, diagnoses=(a_diagnosis("gpu-lost"),))
+    seen = a_diagnosis("gpu-lost", place=Place(seen_on))
+    shared = a_case(Phase.ESCALATED, node=factor, factor=factor, diagnoses=(seen,))
     ward.run.store.create(shared)
     ward.world.note("tick")
     said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)

@@ -424,7 +424,9 @@ def _entering(s: JobSlice, r: Recovery, why: str, policy: JobPolicy, now: Now) -
         if again and (not why.startswith(explain.UNDELIVERED) or _is_long_down(r, policy, now)):
             r = replace(r, notices=(*r.notices, explain.cannot_stop(r, why, now.wall))[-8:])
         ask = _ask(r, Verb.STOP_JOB, job.nodes, attempt=r.attempt, last_step=progress.stands_at(r, job))
-        return replace(r, pending=ask, stopped=-1.0)  # what was confirmed of an earlier attempt says nothing of this one
+        return replace(
+            r, pending=ask, stopped=-1.0
+        )  # what was confirmed of an earlier attempt says nothing of this one
     if r.phase is P.EXAMINING and job is not None:
         return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))
     if r.phase is P.RESTARTING and job is not None:

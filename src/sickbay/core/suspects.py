@@ -15,8 +15,9 @@ from sickbay.model import Blame, Case, Diagnosis, Finding, Job, Recovery, Severi
 
 # Work done after the first evidence of these cannot be trusted.
 CORRUPTING = frozenset({"ecc-uncontained", "ecc-double-bit", "collective-wrong", "silent-corruption"})
-# A spare memory row that waits for a reset: work that runs is safe from it, and hangs by something else.
-SAFE = frozenset({"row-remap-pending"})
+# A spare memory row that waits for a reset, a GPU that still computes, but slowly: work that runs is safe from it, and
+# hangs by something else. A hot GPU in a cut fabric cost a job its only attempt (seed 50001988).
+SAFE = frozenset({"row-remap-pending", "gpu-degrading"})
 
 
 def judge(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:

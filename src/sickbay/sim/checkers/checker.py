@@ -91,8 +91,12 @@ class Checker:
 
 
 def is_shared(fault: str, node: SimNode, cases: Iterable[Case]) -> bool:
-    """Is there a case about something that this node has (a driver, an image, a rack) and that makes this fault?"""
-    found = [c.factor.partition("=") for c in cases if c.factor and fault in {d.fault for d in c.diagnoses}]
+    """Is there a case about something that this node has (a driver, an image, a rack) and that makes this fault? One
+    about a job is about the nodes on which it was seen, wherever the job runs now."""
+    about = [c for c in cases if c.factor and fault in {d.fault for d in c.diagnoses}]
+    if any(c.factor.startswith("job=") and node.name in {d.place.node for d in c.diagnoses} for c in about):
+        return True
+    found = [c.factor.partition("=") for c in about]
     return any(getattr(node, "kind" if name == "instance-type" else name, "") == value for name, _, value in found)
 
 
