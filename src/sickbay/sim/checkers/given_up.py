@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
 MANY = 3  # nodes cut off: fewer are their own trouble
+LATELY_S = 3_600.0  # cut off one after the other within it: one incident
 GRACE_S = 60.0  # after it goes on, until its next step can be seen
 LONG_S = 12 * 3600.0  # a job that never begins for so long may be given up, whatever the reason
 
@@ -39,6 +40,7 @@ class Victims:
         self._many = max(MANY, absent_nodes)  # without power: by the settings so many may never be many
         self._of: dict[str, tuple[str, float]] = {}  # job -> what, and until when it says anything
         self._cut: Counter[str] = Counter()  # node -> cuts in force
+        self._cut_at: dict[str, float] = {}  # node -> when it was cut off last
         self._why: dict[str, str] = {}  # job -> how its last attempt ended
         self._off: set[str] = set()  # nodes that a cut took the power from and that have not booted since
 
@@ -46,6 +48,7 @@ class Victims:
         job, cut = str(fact.detail.get("job", "")), fact.kind in ("cut", "mended")
         for name in str(fact.detail.get("nodes", "")).split(",") if cut else ():
             self._cut[name] += 1 if fact.kind == "cut" else -1
+            self._cut_at[name] = fact.t if fact.kind == "cut" else self._cut_at.get(name, fact.t)
         self._note_power(fact)
         if fact.kind == "job-end":
             self._why[job] = str(fact.detail["why"])
@@ -69,9 +72,12 @@ class Victims:
         """A node of it went down with many others, also if they lost their power one after the other."""
         return len(self._off) >= self._many and why.endswith(" went down") and why.split()[0] in self._off
 
-    def has_shown_itself(self, job: str) -> bool:
-        """Was it the first whom a failing supply took a node from? That shows when more have lost theirs."""
-        return self._is_powerless(self._why.get(job, ""))
+    def has_shown_itself(self, job: str, t: float) -> bool:
+        """Was it the first whom a failing supply took a node from? That shows when more have lost theirs. Nor need
+        those be away at the same moment: who goes away beside many others is one of them (seed 50001989)."""
+        why = self._why.get(job, "")
+        lately = sum(1 for at in self._cut_at.values() if t - at <= LATELY_S)
+        return self._is_powerless(why) or (why.startswith("evicted") and lately >= self._many)
 
     def of(self, job: str, t: float) -> str:
         what, until = self._of.get(job, ("", -1.0))

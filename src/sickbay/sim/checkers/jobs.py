@@ -151,7 +151,7 @@ class HealthyJobsRun(Checker):
         fresh = self._saved.get(job) == int(fact.detail["attempt"]) - 1
         ours = fact.detail["by"] not in ("owner", "scheduler")
         again = self._died.get(job, set()) & set(str(fact.detail["nodes"]).split(",")) & self._sick_nodes(job)
-        excused = job in self._excused or self._victims.has_shown_itself(job)
+        excused = job in self._excused or self._victims.has_shown_itself(job, fact.t)
         if ours and not fresh and excused and not again:
             self._judge_again(fact, job)
             return
