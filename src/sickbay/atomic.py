@@ -1,13 +1,16 @@
 """A file that is either the old one or the new one, never half of each: the one way in which a node keeps its files.
-And the one way in which it reads them: a pipe that somebody put in the place of one must not hold us.
+And the one way in which files are read, a node's and those that a person names: a pipe in the place of one must not
+hold us.
 
-Called by agent/, identity/, suite/ and treatments/. OSError is the caller's to report; what it left beside is removed.
+Called by agent/, identity/, suite/ and treatments/, and by whoever reads what a person named. OSError is the caller's
+to report; what it left beside is removed.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -51,11 +54,32 @@ def _sync_folder(folder: Path) -> None:
 
 def opened(path: Path) -> BinaryIO:
     """A plain file, to be read. Anything else is an OSError at once: a pipe would wait for its writer for ever."""
+    _refuse(path, os.stat(path).st_mode)  # before it is opened: that alone sets some devices going
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    if stat.S_ISREG(os.fstat(handle).st_mode):
+    try:
+        _refuse(path, os.fstat(handle).st_mode)
         return os.fdopen(handle, "rb")
-    os.close(handle)
-    raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    except OSError:
+        os.close(handle)
+        raise
+
+
+KINDS = {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+
+
+def _refuse(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        what = KINDS.get(stat.S_IFMT(mode), "a device")
+        raise OSError(errno.EINVAL, f"it is {what}, no plain file", str(path))
+
+
+STREAM = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+")
+
+
+def named(path: Path) -> BinaryIO:
+    """What a person named: a plain file, or a stream that was opened for us (/dev/stdin, a shell's `<(command)`), which
+    ends when its writer does."""
+    return path.open("rb") if STREAM.fullmatch(str(path)) else opened(path)
 
 
 def read(path: Path, most: int) -> bytes | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sickbay import settings_env
+from sickbay import atomic, settings_env
 from sickbay import settings_rules as rules
 from sickbay.errors import ConfigError
 from sickbay.settings import (
@@ -196,7 +196,7 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as opened:
+        with atomic.named(path) as opened:
             data = opened.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise _single(path, "", "larger than 1 MB", "this does not look like a settings file: check the path")

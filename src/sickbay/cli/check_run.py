@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sickbay import atomic
 from sickbay.catalog import Catalog, Profile, load
 from sickbay.catalog.profile_file import read_profiles
 from sickbay.checks import BY_NAME
@@ -144,7 +145,8 @@ def identity(host: Host, agent: AgentSettings, catalog: Catalog) -> Identity:
     own: tuple[Profile, ...] = ()
     if agent.profiles_file:
         try:
-            own = read_profiles(Path(agent.profiles_file).read_text("utf-8"), agent.profiles_file)
+            with atomic.named(Path(agent.profiles_file)) as file:
+                own = read_profiles(file.read().decode("utf-8"), agent.profiles_file)
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"agent.profiles_file {agent.profiles_file} cannot be read: {error}") from None
     kind, why = instance_type(host, agent.instance_type, profiles=own)

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
+from sickbay import atomic
 from sickbay.errors import InputError
 
 BLOCK = 1 << 20
@@ -26,7 +27,7 @@ def opened(file: Path, name: str) -> Iterator[tuple[BinaryIO, bytes]]:
         yield sys.stdin.buffer, b""
         return
     try:
-        with file.open("rb") as stream:
+        with atomic.named(file) as stream:
             yield stream, _tail(stream)
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None

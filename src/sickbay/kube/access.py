@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from sickbay import atomic
 from sickbay.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,11 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
+def _bytes(path: Path) -> bytes:
+    with atomic.named(path) as opened:
+        return opened.read()
+
+
 class TokenFile:
     """A token that is rotated by replacing its file."""
 
@@ -101,7 +107,7 @@ class TokenFile:
 
     def __call__(self) -> str:
         if time.monotonic() - self._read_at > REREAD_S:
-            self._token, self._read_at = self._path.read_text("ascii").strip(), time.monotonic()
+            self._token, self._read_at = _bytes(self._path).decode("ascii").strip(), time.monotonic()
         return self._token
 
 
@@ -131,7 +137,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     except ImportError as missing:
         raise UserError("reading a kubeconfig needs PyYAML: pip install 'sickbay[kubernetes]'") from missing
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
+        found = yaml.safe_load(_bytes(path))
     except OSError as error:
         raise UserError(
             f"{path}: cannot read the kubeconfig ({error.strerror}): set KUBECONFIG or kubernetes.kubeconfig"
@@ -171,7 +177,7 @@ def _data(group: Mapping[str, Any], name: str, folder: Path) -> bytes:
         return base64.b64decode(inline)
     if file := group.get(name):
         try:
-            return (folder / str(file)).read_bytes()
+            return _bytes(folder / str(file))
         except OSError as error:
             raise UserError(f"{file}: named by the kubeconfig as {name}, cannot be read: {error.strerror}") from error
     return b""

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from sickbay import atomic
 from sickbay.errors import UserError
 from sickbay.model import Done, Notice, Outcome, Retry
 from sickbay.notifiers.words import clean, plain
@@ -64,7 +65,7 @@ def _target(address: str, where: str) -> Any:
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     try:
-        with path.open("rb") as opened:
+        with atomic.named(path) as opened:
             text = opened.read(LARGEST_FILE).decode("utf-8", "replace")
     except OSError as error:
         raise UserError(f"notify.apprise_file {path} cannot be read: {error.strerror}") from error

@@ -23,6 +23,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
+from sickbay import atomic
 from sickbay.errors import UserError
 from sickbay.model import Done, Failed, Notice, Outcome, Retry
 from sickbay.notifiers.words import payload
@@ -133,7 +134,7 @@ def _cut(sock: socket.socket | None) -> None:
 
 def _secret(path: Path) -> bytes:
     try:
-        with path.open("rb") as opened:
+        with atomic.named(path) as opened:
             secret = opened.read(MOST_SECRET).strip()
     except OSError as error:
         raise UserError(f"notify.webhook_secret_file {path} cannot be read: {error.strerror}") from error

@@ -16,6 +16,7 @@ import stat
 import threading
 from pathlib import Path
 
+from sickbay import atomic
 from sickbay.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class Secrets:
 
     def _read(self) -> tuple[bytes, ...]:
         try:
-            with self._path.open("rb") as opened:
+            with atomic.named(self._path) as opened:
                 mode, data = stat.S_IMODE(self._path.stat().st_mode), opened.read(LARGEST_FILE + 1)
         except OSError as error:
             raise UserError(f"ingest.secret_file {self._path} cannot be read: {error.strerror}; {HOW}") from error
