@@ -75,8 +75,8 @@ class Policy:
     """Verbs that wait for `sickbay case approve`; DRAIN: only where work would be evicted. REPLACE by default: it
     cannot be undone, and capacity may be gone."""
     windows: tuple[str, ...] = ()
-    """Maintenance windows in UTC, "Mon-Fri 02:00-05:00"; empty = always. Only `idle` faults wait for them.
-    Where none opens before `waiting_s` (or `queued_s`) is over, people are told."""
+    """Maintenance windows in UTC, "Mon-Fri 02:00-05:00", a whole day as "Sun 00:00-24:00"; empty = always. Only `idle`
+    faults wait for them. Where none opens before `waiting_s` (or `queued_s`) is over, people are told."""
     settle_s: float = 10.0
     """XIDs arrive in families: drain and the choice of rung wait this many seconds after the newest finding. What an
     agent only repeats puts them off by as much again at most."""

@@ -106,6 +106,17 @@ def flat(settings: Settings) -> dict[str, Any]:
     return found
 
 
+def hasty(settings: Settings) -> list[str]:
+    """Times in which nothing can be done, in words. A pool that only inherits one is not named."""
+    values, found = flat(settings), []
+    for key, value in values.items():
+        rule = ".".join(key.split(".")[-2:])
+        least, why = rules.SHORTEST.get(rule, (0.0, ""))
+        if why and value < least and (key == rule or value != values[rule]):
+            found.append(f"{key} ({value:g}) is shorter than {least:g} seconds: {why}")
+    return found
+
+
 def _fields(section: str, group: Any) -> dict[str, Any]:
     return {f"{section}.{field.name}": getattr(group, field.name) for field in dataclasses.fields(group)}
 
@@ -187,6 +198,8 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
             f"not set, though ingest.listen is {settings.ingest.listen!r}",
             "name a file with one secret a line: tokens are made and checked with it",
         )
+    if settings.evidence.store == "s3" and not settings.evidence.bucket:
+        yield ("evidence.bucket", "not set, though evidence.store is s3", "name the bucket that archives go to")
     if settings.ingest.key_file and not settings.ingest.cert_file:
         yield ("ingest.cert_file", "not set, though ingest.key_file is", "name the certificate that belongs to the key")
 

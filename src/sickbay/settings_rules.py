@@ -91,11 +91,28 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "KubernetesSettings.lease_s": (3, 300),
 }
 
+# Allowed, as trials and tests want it, and of no use to a cluster: less than so many seconds, and why.
+_PLACE = "a case asks for its place once a minute, so its time is over before it asks again"
+_GRACE = "pods have 30 s to end, by Kubernetes' own default"
+SHORTEST: Mapping[str, tuple[float, str]] = {
+    "policy.waiting_s": (60, _PLACE),
+    "policy.queued_s": (60, _PLACE),
+    "policy.drain_s": (30, _GRACE),
+    "jobs.stopping_s": (30, _GRACE),
+    "jobs.restarting_s": (
+        60,
+        "hardly a job pulls its image, begins and makes a step in that time",
+    ),
+}
+
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = "(?:" + "|".join(DAYS) + ")"
 _TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 PATTERNS: Mapping[str, tuple[str, str]] = {
-    "Policy.windows": (rf"(?:{_DAY}(?:-{_DAY})? )?{_TIME}-{_TIME}", 'a window such as "Mon-Fri 02:00-05:00", in UTC'),
+    "Policy.windows": (
+        rf"(?:{_DAY}(?:-{_DAY})? )?{_TIME}-(?:{_TIME}|24:00)",
+        'a window such as "Mon-Fri 02:00-05:00", in UTC',
+    ),
     "Settings.cluster": (r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,252}", 'a name such as "east-1", without spaces'),
     "Settings.data_dir": (r"[^\0]+", "a folder"),
     "AgentSettings.ingest_url": (r"https?://[^\s/]+\S*", 'an address such as "https://sickbay.example.com:8443"'),
@@ -260,6 +277,17 @@ def _matching(rule: str, value: str) -> None:
     pattern, right = PATTERNS[rule]
     if not re.fullmatch(pattern, value):
         raise Wrong(f"{shown(value)} will not do", f"write {right}")
+    if rule == "Policy.windows":
+        _lasting(value)
+
+
+def _lasting(window: str) -> None:
+    days, begin, end = window[:-11], window[-11:-6], window[-5:]
+    if begin == end:
+        raise Wrong(
+            f"{shown(window)} ends when it begins: nobody can tell whether it is empty or a whole day",
+            f'write "{days}00:00-24:00" for the whole day, or a later end',
+        )
 
 
 def _choice(rule: str, value: object) -> str:

@@ -37,7 +37,9 @@ def test_without_windows_it_is_always_open() -> None:
         ("Sat 22:00-04:00", "sun", "04:00", False),
         ("Sat 22:00-04:00", "sat", "03:00", False),
         ("Sun 22:00-04:00", "mon", "01:00", True),
-        ("00:00-00:00", "thu", "13:37", True),
+        ("Thu 00:00-24:00", "thu", "23:59", True),
+        ("Thu 00:00-24:00", "fri", "00:00", False),
+        ("Thu 22:00-24:00", "thu", "21:59", False),
         ("every night", "thu", "13:37", False),
     ],
 )

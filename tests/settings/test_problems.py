@@ -57,6 +57,14 @@ def test_problems_are_also_a_config_error_with_its_parts() -> None:
         ('[policy]\napproval = ["REBOOT", "EXPLODE"]', '"EXPLODE" is not known; '),
         ('[policy]\nwindows = ["weekends"]', 'write a window such as "Mon-Fri 02:00-05:00", in UTC'),
         ('[policy]\nwindows = ["Mon 25:00-26:00"]', "will not do"),
+        ('[policy]\nwindows = ["Mon 24:00-02:00"]', "will not do"),
+        (
+            '[policy]\nwindows = ["Mon 02:00-02:00"]',
+            '"Mon 02:00-02:00" ends when it begins: nobody can tell whether it is empty or a whole day; write '
+            '"Mon 00:00-24:00" for the whole day, or a later end',
+        ),
+        ('[policy]\nwindows = ["00:00-00:00"]', 'write "00:00-24:00" for the whole day'),
+        ('[evidence]\nstore = "s3"', "evidence.bucket: not set, though evidence.store is s3; name the bucket"),
         ("[policy]\nper_window = { SHOUT = 3 }", '"SHOUT" is not known'),
         ('[ceilings]\nagnet = ["CORDON"]', 'there is no source "agnet"; did you mean "agent"?'),
         ('[ceilings]\nllm = ["CORDN"]', 'did you mean "CORDON"?'),

@@ -12,7 +12,7 @@ from sickbay import settings_doc
 from sickbay.cli.config import app
 from sickbay.settings import Settings
 from sickbay.settings_env import ALIASES, SEVERITY_ALIASES
-from sickbay.settings_load import load
+from sickbay.settings_load import hasty, load
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
@@ -60,6 +60,31 @@ def test_check_says_that_a_gate_is_left_out_where_nobody_could_open_it(tmp_path:
     code, out, _ = run("check", str(path))
     assert code == 0
     assert "kubernetes.gate is on, but at OBSERVE (other pools) nobody could open it: no gate there." in out
+
+
+def test_check_tells_times_in_which_nothing_can_be_done(tmp_path: Path) -> None:
+    """They are no mistakes, as trials want them; a pool that only inherits one is not named beside [policy]."""
+    path = tmp_path / "hasty.toml"
+    path.write_text(
+        "[policy]\nwaiting_s = 1\ndrain_s = 30\n[jobs]\nrestarting_s = 2.5\n"
+        "[pool.inherits.policy]\nevict = false\n[pool.own.policy]\nwaiting_s = 59\n"
+    )
+    code, out, _ = run("check", str(path))
+    assert code == 0
+    first, *notes = out.splitlines()
+    assert "good." in first
+    assert [note.partition(":")[2].split(" is shorter ")[0] for note in notes] == [
+        " policy.waiting_s (1)", " jobs.restarting_s (2.5)", " pool.own.policy.waiting_s (59)"
+    ]  # fmt: skip
+    assert notes[0] == (
+        "note: policy.waiting_s (1) is shorter than 60 seconds: a case asks for its place once a minute, so its "
+        "time is over before it asks again"
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_gives_everything_its_time(path: Path) -> None:
+    assert hasty(load(path, {}).settings) == []
 
 
 def test_check_lists_every_problem_and_exits_2(tmp_path: Path) -> None:
