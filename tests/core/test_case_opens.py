@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sickbay.core import plan
+from sickbay.core.moment import moment
 from sickbay.model import Doubt, Phase, Place, Severity, Status, Verb, When
 from tests.builders import (
+    WALL,
     a_blind,
     a_case,
     a_finding,
@@ -223,6 +225,13 @@ def test_a_node_that_stays_away_is_a_case_after_five_minutes() -> None:
     bed = Bedside().shows(ready=False)
     assert bed.waits(299.0).last is None
     assert bed.waits(1.0).case.diagnoses[0].fault == "node-not-ready"
+
+
+def test_the_evidence_of_an_absence_is_as_true_when_it_is_read_days_later() -> None:
+    """ "For five minutes" was told as evidence of a node that had been away for a week."""
+    bed = Bedside().shows(ready=False)
+    began = moment(WALL + bed.now)
+    assert bed.waits(300.0).case.diagnoses[0].because == (f"n1 was not ready from {began} on",)
 
 
 def test_a_node_that_comes_back_in_time_is_forgotten() -> None:

@@ -10,6 +10,7 @@ import pytest
 from sickbay.core import capacity, outages, progress
 from sickbay.core.blame import BlameVerdict
 from sickbay.core.capacity import choose, start_from
+from sickbay.core.moment import moment
 from sickbay.core.recover import decide
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -143,6 +144,11 @@ def test_a_slow_job_gets_five_of_its_own_steps() -> None:
     slow = a_job(step_s=120.0)
     assert after(a_recovery(progressed=1_001.0), slow, 1_500.0).phase is P.RUNNING
     assert after(a_recovery(progressed=1_001.0), slow, 1_601.0).phase is P.STALLED
+
+
+def test_since_when_a_job_stands_still_is_as_true_when_it_is_told_days_later() -> None:
+    r = after(a_recovery(progressed=1_001.0), a_job(), 1_001.0 + POLICY.stall_s)
+    assert r.journal[-1].why == f"no step after 100 since {moment(WALL + 1_001.0)}"
 
 
 def test_a_job_that_waits_for_its_place_is_not_stalled_and_then_has_the_time_of_a_start() -> None:

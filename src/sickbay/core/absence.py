@@ -418,8 +418,8 @@ def too_soon(case: Case, since: float | None, now: float, limits: ControllerSett
     if not is_only_evidence(case) or since is None or now >= since + limits.company_s:
         return ""
     return (
-        f"{case.node} has been away for {how_long(now - since)}; before it is treated we wait until "
-        f"{how_long(limits.company_s)} have passed, to see whether others go away too"
+        f"{case.node} is away alone: it is treated when that has lasted for {how_long(limits.company_s)} and no others "
+        "went away too"
     )
 
 

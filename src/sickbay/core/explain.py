@@ -100,11 +100,11 @@ def asks(case: Case, verb: Verb, catalog: Catalog, at: float) -> Notice:
 
 def undelivered(case: Case, known: Undelivered, lasts_s: float, at: float) -> Notice:
     """Nobody has to act: it is said what does not answer, and how to stop the asking."""
-    why, minutes = case.journal[-1].why, (at - known.at) / 60
+    why = case.journal[-1].why
     body = [
         _stop(f"{case.node}: {why}"),
-        f"That has been so since {moment(known.at)}, for {minutes:.0f} minutes. Nothing was done to the node; it stays "
-        f"closed, and {known.verb} is tried again by itself every ten minutes or sooner. From "
+        f"That has been so since {moment(known.at)}, for {how_long(at - known.at)}. Nothing was done to the node; it "
+        f"stays closed, and {known.verb} is tried again by itself every ten minutes or sooner. From "
         f"{moment(known.at + lasts_s)} on a person has to decide.",
         f"To stop it: sickbay case hold {case.id} (nothing more is tried), or sickbay case abort {case.id} (the node "
         "is let go).",

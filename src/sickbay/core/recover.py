@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, suspects, suspicion
 from sickbay.core.frozen import replace
-from sickbay.core.moment import how_long
+from sickbay.core.moment import moment
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -171,8 +171,10 @@ def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.DRAINED if case else E.DIED, why), r
     quiet = now.watch - r.progressed
     if quiet >= progress.most_quiet_s(r, job, policy):
-        why = f"no step after {r.job_step} for {how_long(quiet)}"
-        return (E.STALLED, why), replace(r, by_drain="", down_since=now.wall - quiet)
+        since = now.wall - quiet
+        return (E.STALLED, f"no step after {r.job_step} since {moment(since)}"), replace(
+            r, by_drain="", down_since=since
+        )
     return None, r
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sickbay.core import absence, explain, keeping, suspicion, triage
 from sickbay.core.frozen import replace
-from sickbay.core.moment import how_long
+from sickbay.core.moment import how_long, moment
 from sickbay.core.turn import Now, Turn
 from sickbay.model import Done, Finding, Gpu, Node, Place, Severity, Status
 
@@ -61,7 +61,8 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     since = turn.record.not_ready_since
     missed = since is not None and now.watch >= absence.missed_at(since, turn.ctx.policy)
     if missed and since is not None and turn.case is None and not turn.s.absent and not _is_meant(node):
-        away = f"{node.name} has not been ready for {how_long(now.watch - since)}"
+        began = moment(now.wall - (now.watch - since))  # evidence is read days later: no "for so long"
+        away = f"{node.name} was not ready from {began} on"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
     for gpu in node.gpus if turn.s.condemned or node.gate else ():
         if reason := _why_not_back(turn, node, gpu):
