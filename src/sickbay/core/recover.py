@@ -172,9 +172,8 @@ def _running(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     quiet = now.watch - r.progressed
     if quiet >= progress.most_quiet_s(r, job, policy):
         since = now.wall - quiet
-        return (E.STALLED, f"no step after {r.job_step} since {moment(since)}"), replace(
-            r, by_drain="", down_since=since
-        )
+        why = f"no step after {r.job_step} since {moment(since)}"
+        return (E.STALLED, why), replace(r, by_drain="", down_since=since)
     return None, r
 
 
