@@ -138,12 +138,32 @@ def _value(group: type[Any], name: str) -> dict[str, Any]:
     hint, row = rules.hints(group)[name], f"{group.__name__}.{name}"
     words = rules.CHOICES.get(row) if row not in rules.SPELLINGS else None
     if hint is Limit:
-        return {"type": ["integer", "string", "object"]}
+        return LIMIT
     if hint in PLAIN_TYPES:
-        return {**PLAIN_TYPES[hint], **({"enum": list(words)} if words else {})}
+        return {**PLAIN_TYPES[hint], **({"enum": list(words)} if words else {}), **_range(row, hint)}
     if get_origin(hint) is tuple:
         return {"type": "array", "items": {"enum": list(words)} if words else {"type": ["string", "integer"]}}
+    if row == "Policy.per_window":
+        counts = {"type": "integer", **_range(row, int)}
+        return {"type": "object", "propertyNames": {"enum": list(rules.ACTS)}, "additionalProperties": counts}
     return {"type": "object"}
+
+
+def _range(row: str, hint: object) -> dict[str, Any]:
+    found = rules.range_of(row, hint) if hint in (int, float) else None
+    return {"minimum": found[0], "maximum": found[1]} if found else {}
+
+
+# A number of nodes, a share, or a table; each keyword of a schema holds for values of its own type only.
+LIMIT: dict[str, Any] = {
+    "type": ["integer", "string", "object"],
+    **_range("Limit.count", int),
+    "pattern": r"^\s*(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)\s*%\s*$",
+    "properties": {
+        name: {**PLAIN_TYPES[kind], **_range(f"Limit.{name}", kind)} for name, kind in rules.hints(Limit).items()
+    },
+    "additionalProperties": False,
+}
 
 
 def main(argv: list[str]) -> int:

@@ -165,12 +165,46 @@ def test_the_examples_of_the_settings_are_good_values() -> None:
         ("sweper.enabled=true", "sweper"),
         ("quarantine.node=a b", "quarantine"),
         ("networkPolicy.egressPorts[0]=70000", "egressPorts"),
+        ("monitoring.interval=0s", "interval"),
+        ("evidence.size=0Gi", "size"),
+        ("settings.policy.waiting_s=-1", "'/settings/policy/waiting_s': minimum: got -1, want 0.1"),
+        ("settings.pool.a.policy.drain_s=0", "'/settings/pool/a/policy/drain_s': minimum: got 0, want 0.1"),
+        ("settings.controller.common_share=25", "common_share': maximum: got 25, want 1"),
+        ("settings.policy.max_out=-1", "max_out': minimum: got -1, want 0"),
+        ("settings.policy.max_out=110%", "max_out': '110%' does not match pattern"),
+        ("settings.policy.max_out.percent=101", "max_out/percent': maximum: got 101, want 100"),
+        ("settings.policy.max_out.share=3", "max_out': additional properties 'share' not allowed"),
+        ("settings.policy.per_window.REBOOT=-1", "per_window/REBOOT': minimum: got -1, want 0"),
+        ("settings.policy.per_window.EXPLODE=1", "EXPLODE"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name_before_anything_is_made(option: str, words: str) -> None:
     said = refusal("--set", option)
     assert "values don't meet the specifications of the schema" in said
     assert words in said
+
+
+@pytest.mark.parametrize("key", ["controller.listen", "controller.probe_listen", "ingest.listen", "agent.listen"])
+@pytest.mark.parametrize("wrong", ["0.0.0.0:70000", "0.0.0.0", "0.0.0.0:http"])
+def test_a_port_that_there_is_not_is_refused_with_what_would_be_right(key: str, wrong: str) -> None:
+    said = refusal("--set", f"settings.{key}={wrong},networkPolicy.ingestFrom[0].podSelector.a=b")
+    assert f'"{wrong}" will not do: write an address and a port such as "0.0.0.0:9464"' in said
+
+
+def test_an_evidence_store_s3_without_a_bucket_is_refused() -> None:
+    assert "settings.evidence.bucket is not set" in refusal("--set", "settings.evidence.store=s3")
+    good = objects("--set", "settings.evidence.store=s3,settings.evidence.bucket=acme-sickbay")
+    assert settings_in(good).settings.evidence.bucket == "acme-sickbay"
+
+
+def test_what_the_settings_may_be_the_chart_takes() -> None:
+    """The ends of every range, by the same rules."""
+    policy = {"max_out": "100%", "at_once": " 2.5 % ", "max_out_rack": {"percent": 0, "at_least": 1}, "drain_s": 0.1}
+    policy |= {"per_window": {"REBOOT": 0}, "window_s": 31_536_000, "max_out_fleet": 0}
+    given = {"settings": {"policy": policy, "controller": {"common_share": 1, "listen": "", "probe_listen": ":65535"}}}
+    settings = settings_in(_with_values(given)).settings
+    assert (settings.policy.max_out.percent, settings.policy.at_once.percent) == (100.0, 2.5)
+    assert settings.controller.probe_listen == ":65535"
 
 
 def test_what_the_chart_sets_by_itself_is_refused_with_where_to_say_it() -> None:

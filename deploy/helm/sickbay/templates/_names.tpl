@@ -25,7 +25,11 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{- end }}
 
 {{- define "sickbay.port" -}}
-{{ . | splitList ":" | last }}
+{{- $port := . | splitList ":" | last }}
+{{- if or (not (regexMatch "^\\S*:[0-9]{1,5}$" .)) (lt (int $port) 1) (gt (int $port) 65535) }}
+{{- fail (printf "%q will not do: write an address and a port such as \"0.0.0.0:9464\"" .) }}
+{{- end }}
+{{- $port }}
 {{- end }}
 
 {{/* The settings in force: what this chart needs, then what you say. As JSON. */}}
@@ -38,6 +42,9 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{- end }}
 {{- if and (not .Values.controller.enabled) (ne (include "sickbay.mode" .) "standalone") }}
 {{- fail "controller.enabled is false, so nobody would act on what agents say: set settings.agent.mode to standalone" }}
+{{- end }}
+{{- if and (eq (dig "evidence" "store" "" $given) "s3") (not (dig "evidence" "bucket" "" $given)) }}
+{{- fail "settings.evidence.bucket is not set, though settings.evidence.store is s3: name the bucket that archives go to" }}
 {{- end }}
 {{- $agent := dict "publishers" (list "kubernetes") "host_root" "/host" "state_dir" "/var/lib/sickbay" "listen" (ternary "0.0.0.0:9464" "127.0.0.1:9464" .Values.monitoring.enabled) }}
 {{- $kube := dict "namespace" .Release.Namespace "image" (include "sickbay.image" (list . .Values.agent.image)) "job_account" (printf "%s-node-job" .Values.name) }}
