@@ -324,6 +324,7 @@ class Notice:
     body: str
     case: str = ""
     at: float = 0.0
+    alike: str = ""  # those about other nodes with the same word here may be told in one message
 
 
 @dataclass(frozen=True, slots=True)

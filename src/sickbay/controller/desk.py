@@ -256,6 +256,7 @@ class Desk(Asking):
             parts = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
             self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), first=parts)
             self._after_move(s.case, d, ctx.now)
+        _log_remarks(s.record, d.record)
         if d.ended or keeping.is_worth_a_write(s.record, d.record, name in self._view.records):
             self._records.put_record(d.record, patience=keeping.patience(s, d))
         self._settle(name, None if d.ended else d.case, d.record, ctx)
@@ -589,6 +590,15 @@ def _log_moves(before: Case | None, case: Case) -> None:
         known = before.step if before else -1
         for e in (e for e in case.journal if e.step > known):
             log.info("case=%s phase=%s event=%s by=%s why=%r", case.id, e.phase, e.event, e.by, e.why)
+
+
+def _log_remarks(before: NodeRecord, record: NodeRecord) -> None:
+    """Of many that are alike people get one message: each node's own words stand here."""
+    if record.notices is not before.notices:
+        known = {notice.key for notice in before.notices}
+        for notice in record.notices:
+            if notice.alike and notice.key not in known:
+                log.info("node=%s remark=%r", record.node, notice.body)
 
 
 def _handed_on(d: Decision) -> Decision:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
+from sickbay.core import bystander, explain
 from sickbay.model import Done, Failed, Notice, Outcome, Retry, Started
 from sickbay.ports import Clock, Notifier
 
@@ -42,8 +43,8 @@ class _Letter:
     since: float | None = None
     due: dict[str, float] = field(default_factory=dict)
     sent: bool = False  # at least one notifier has it
-    keys: list[str] = field(default_factory=list)  # of further notices that were gathered into it
-    ripe: float = float("-inf")  # not sent before: more about the same case may come
+    more: list[Notice] = field(default_factory=list)  # that were gathered into it
+    ripe: float = float("-inf")  # not sent before: more about the same case, or more alike, may come
 
 
 @dataclass(slots=True)
@@ -60,11 +61,12 @@ class Outbox:
         self, notifiers: Sequence[Notifier], *, capacity: int = 10_000, remember: int = 10_000, gather_s: float = 0.0
     ) -> None:
         """`gather_s`: notices about one case that come within so many seconds are told as one; urgent ones never
-        wait."""
+        wait. Those that are alike wait for each other as what nobody may touch does (core/bystander.py)."""
         self._notifiers = {notifier.name: notifier for notifier in notifiers}
         self._lines = {name: _Line() for name in self._notifiers}
         self._capacity, self._remember, self._gather_s = capacity, remember, gather_s
-        self._open: dict[str, str] = {}  # case -> key of the letter that still gathers
+        self._open: dict[str, str] = {}  # what it is about -> key of the letter that still gathers
+        self._closed: dict[str, list[float]] = {}  # what is alike -> when its messages of the last hour went out
         self._gathered: set[str] = set()  # keys that live in another one's letter
         self._waiting: dict[str, _Letter] = {}
         self._delivered: OrderedDict[str, None] = OrderedDict()
@@ -131,27 +133,40 @@ class Outbox:
             return False
         if notice.key in self._waiting or notice.key in self._gathered or len(self._waiting) >= self._capacity:
             return False
-        letter = self._waiting.get(self._open.get(notice.case, "")) if notice.case else None
-        if letter is not None and len(letter.keys) < BATCH:
-            letter.notice = _one(letter.notice, notice)
-            letter.keys.append(notice.key)
+        letter = self._waiting.get(self._open.get(_subject(notice), ""))
+        if letter is not None and (notice.alike or len(letter.more) < BATCH):
+            letter.notice = letter.notice if notice.alike else _one(letter.notice, notice)
+            letter.more.append(notice)
             self._gathered.add(notice.key)
             return True
-        waits = bool(self._gather_s and notice.case)
-        self._waiting[notice.key] = _Letter(
-            notice, dict.fromkeys(self._notifiers, 0), ripe=self._last + self._skew + self._gather_s * waits
-        )
-        if waits:
-            self._open[notice.case] = notice.key
+        now = self._last + self._skew
+        wait_s = self._wait_s(notice, now)
+        self._waiting[notice.key] = _Letter(notice, dict.fromkeys(self._notifiers, 0), ripe=now + wait_s)
+        if wait_s:
+            self._open[_subject(notice)] = notice.key
         return True
+
+    def _wait_s(self, notice: Notice, now: float) -> float:
+        if notice.alike:
+            return bystander.wait_s(self._closed.get(notice.alike, ()), now)
+        return self._gather_s if notice.case else 0.0
 
     def _is_ripe(self, letter: _Letter, now: float) -> bool:
         """With the lock held. Once it is, nothing more is put into it."""
         if letter.notice.level != "urgent" and now < letter.ripe:
             return False
-        if self._open.get(letter.notice.case) == letter.notice.key:
-            del self._open[letter.notice.case]
+        if self._open.get(_subject(letter.notice)) == letter.notice.key:
+            del self._open[_subject(letter.notice)]
+            self._close(letter, now)
         return True
+
+    def _close(self, letter: _Letter, now: float) -> None:
+        """Those that are alike become one message when no more can come: each for itself would cost their square."""
+        if kind := letter.notice.alike:
+            lately = {k: [at for at in times if now - at < bystander.HOUR_S] for k, times in self._closed.items()}
+            self._closed = {k: times for k, times in lately.items() if times}
+            self._closed.setdefault(kind, []).append(now)
+            letter.notice = explain.alike([letter.notice, *letter.more])
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -198,9 +213,9 @@ class Outbox:
             return []
         with self._lock:
             done = [key for key, letter in self._waiting.items() if self._is_settled(letter, now)]
-            done += [key for first in done for key in self._waiting.pop(first).keys]
+            done += [notice.key for first in done for notice in self._waiting.pop(first).more]
             self._gathered.difference_update(done)
-            self._open = {case: key for case, key in self._open.items() if key in self._waiting}
+            self._open = {about: key for about, key in self._open.items() if key in self._waiting}
             self._delivered.update(dict.fromkeys(done))
             again = [key for key in self._again if key not in done]
             self._again.clear()
@@ -214,6 +229,10 @@ class Outbox:
             return True
         old = letter.since is not None and now - letter.since >= GIVE_UP_S
         return letter.sent and (old or all(refusals >= REFUSALS for refusals in letter.owed.values()))
+
+
+def _subject(notice: Notice) -> str:
+    return notice.case or notice.alike
 
 
 def _one(first: Notice, then: Notice) -> Notice:

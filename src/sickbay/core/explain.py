@@ -181,7 +181,17 @@ def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:
     if fault is not None and fault.advice:
         body.append(fault.advice)
     key = f"{node}/{finding.boot_id}/{finding.code}/{int(at // 86_400)}"  # told again after a day: a notice of its own
-    return Notice(key, "warning", title, "\n".join(body), "", at)
+    return Notice(key, "warning", title, "\n".join(body), "", at, alike=f"remark/{finding.code or finding.check}")
+
+
+def alike(remarks: Sequence[Notice]) -> Notice:
+    """Of the same kind about many nodes: one message, under the first one's key."""
+    first = remarks[0]
+    names = list(dict.fromkeys(remark.title.partition(": ")[0] for remark in remarks))
+    if len(names) == 1:
+        return first
+    body = f"{len(names)} nodes show it and stay in service: {named(names)}.\nOf {names[0]}: {first.body}"
+    return replace(first, title=f"{len(names)} nodes: {first.title.partition(': ')[2]}", body=body)
 
 
 def doubted(node: str, doubt: Doubt, at: float) -> Notice:
