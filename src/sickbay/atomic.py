@@ -82,6 +82,11 @@ def named(path: Path) -> BinaryIO:
     return path.open("rb") if STREAM.fullmatch(str(path)) else opened(path)
 
 
+def prove(path: Path) -> None:
+    """OSError unless it can be read: for files that a library opens by their names."""
+    named(path).close()
+
+
 def read(path: Path, most: int) -> bytes | None:
     """At most `most` bytes; None if it is not there, no plain file, cannot be read or is larger."""
     try:

@@ -10,16 +10,20 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from starlette.applications import Starlette
 
+from sickbay.agent.publishers.http import HttpPublisher
+from sickbay.agent.publishers.spool import Spool
 from sickbay.catalog import load as load_catalog
 from sickbay.cli.check_run import identity
 from sickbay.errors import UserError
 from sickbay.kube.access import from_kubeconfig
 from sickbay.notifiers.apprise import apprise_notifiers
 from sickbay.notifiers.webhook import WebhookNotifier
-from sickbay.settings import AgentSettings
+from sickbay.settings import AgentSettings, IngestSettings
 from sickbay.sim.host import SimHost
 from sickbay.sim.world import World
+from sickbay.web.serve import _config
 from sickbay.web.tokens import Secrets
 
 from .builders import run_command
@@ -113,7 +117,18 @@ def _token(path: Path) -> object:
     return from_kubeconfig(whole).token()
 
 
-@pytest.mark.parametrize("read", [_secrets, _webhook, _apprise, _profiles, _kubeconfig, _certificate, _token])
+def _ingest(path: Path) -> object:
+    return _config(Starlette(), IngestSettings(cert_file=str(path)))
+
+
+def _authority(path: Path) -> object:
+    return HttpPublisher("https://127.0.0.1:1", Spool(path.with_name("spool"), 1 << 20), ca_file=str(path))._connected()
+
+
+READERS = [_secrets, _webhook, _apprise, _profiles, _kubeconfig, _certificate, _token, _ingest, _authority]
+
+
+@pytest.mark.parametrize("read", READERS)
 def test_a_pipe_that_the_settings_name_is_refused_as_one(pipe: Path, read: Callable[[Path], object]) -> None:
     with pytest.raises((UserError, OSError), match=r"it is a pipe \(FIFO\), no plain file"):
         read(pipe)

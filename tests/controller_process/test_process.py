@@ -26,6 +26,16 @@ def test_it_leads_and_sigterm_ends_it_with_code_0_within_seconds(start: Start) -
     assert not one.said("Traceback")
 
 
+def test_a_time_in_which_nothing_can_be_done_is_said_when_it_starts(start: Start, folder: Path) -> None:
+    with (folder / "sickbay.toml").open("a") as file:
+        file.write("[jobs]\nrestarting_s = 1\n")
+    one = start(*QUIET)
+    line = one.says("jobs.restarting_s (1) is shorter than 60 seconds")
+    assert "WARNING" in line
+    one.says("leading")
+    assert one.end()[0] == 0
+
+
 def test_ctrl_c_is_as_clean_as_sigterm(start: Start) -> None:
     one = start(*QUIET)
     one.says("leading")

@@ -11,6 +11,7 @@ import socket
 import ssl
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -20,6 +21,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sickbay import atomic
 from sickbay.errors import UserError
 from sickbay.settings import IngestSettings
 from sickbay.web.limits import Complaints
@@ -166,6 +168,8 @@ def _config(app: Starlette, settings: IngestSettings) -> uvicorn.Config:
     if settings.cert_file:
         certificate = {"ssl_certfile": settings.cert_file, "ssl_keyfile": settings.key_file or None}
     try:
+        for file in filter(None, certificate.values()):
+            atomic.prove(Path(file))
         config = uvicorn.Config(
             bounded_head(app), loop="asyncio", http=Impatient, ws="none", lifespan="off", log_config=None,
             access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=int(KEEP_S),

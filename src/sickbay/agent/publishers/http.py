@@ -150,6 +150,7 @@ class HttpPublisher:
             return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
         context = ssl.create_default_context()
         if self._ca_file:
+            atomic.prove(Path(self._ca_file))
             context.load_verify_locations(self._ca_file)
         return http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=context)
 
