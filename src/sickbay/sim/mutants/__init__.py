@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import multiprocessing
 import signal
-import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,10 @@ def _try(number: int, seeds: int, spoilt: frozenset[int] = frozenset()) -> Fate:
             return Fate(mutant.name, _killed_by(mutant, seed, verdict), time.monotonic() - began, seed)
     by = "" if mutant.seeds_only or mutant.only else _by_tests()
     return Fate(mutant.name, by, time.monotonic() - began)
+
+
+def _numbered(seeds: int, number: int) -> tuple[int, Fate]:
+    return number, _try(number, seeds)
 
 
 def _is_bad(seed: int) -> bool:
@@ -120,13 +125,12 @@ def run_mutants(seeds: int, processes: int, named: str = "") -> int:
     if not chosen:
         raise UserError(f"--only {named}: no mutant's name, and no checker that one is for, holds the word")
     context = multiprocessing.get_context("fork")
+    logging.getLogger("sickbay").addHandler(logging.NullHandler())  # what a simulated controller warns of is no news
     with context.Pool(processes, maxtasksperchild=1) as pool:
-        fates = [pool.apply_async(_try, (n, seeds)) for n in chosen]
-        for n, pending in zip(chosen, fates, strict=True):
-            fate = _honest(pool, n, seeds, pending.get())
+        for done, (n, first) in enumerate(pool.imap_unordered(partial(_numbered, seeds), chosen), 1):
+            fate = _honest(pool, n, seeds, first)
             word = "killed  " if fate.killed_by else "SURVIVED"
-            print(f"{word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}")
-            sys.stdout.flush()
+            print(f"{done}/{len(chosen)} {word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}", flush=True)
             survivors += [] if fate.killed_by else [fate.name]
     took = time.monotonic() - began
     print(f"{len(chosen)} mutants, {len(chosen) - len(survivors)} killed, {len(survivors)} survived, {took:.0f} s")
