@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sickbay.model import Absence, Action, Notice, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import Absence, Action, Entry, Notice, Phase, Place, RecoveryPhase, Verb
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
 from tests.sim.test_checkers_outages import NODE, complaints, treats, unwatched
@@ -171,6 +171,27 @@ def test_that_a_job_runs_again_tells_nobody_that_it_waits() -> None:
     ward.judge.look()
     ward.passes(7200.0)
     assert "nobody was told" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+@pytest.mark.parametrize(("event", "later", "complained"), [
+    ("DONE", "", True), ("REPLACED", "", True), ("REPLACED", "taken over", False),
+])  # fmt: skip
+def test_the_mark_on_a_machine_that_was_only_started_again_may_be_taken_over_by_the_next_case(
+    event: str, later: str, complained: bool
+) -> None:
+    """Its provider said that it was replaced, and it was the same one, cut off from the control plane (seed 133)."""
+    ward = unwatched()
+    ward.run.platform.perform(Action(f"{NODE}.1/2", Verb.CORDON, Place(NODE)))
+    ended = a_case(
+        Phase.RESOLVED, node=NODE, id=f"{NODE}.1", journal=(Entry(9, event, 0.0, "platform", "", "RESOLVED"),)
+    )
+    ward.run.store.archive(ended, ward.run.store.create(ended), 1)
+    ward.judge.look()
+    if later:
+        ward.run.platform.perform(Action(f"{NODE}.2/2", Verb.CORDON, Place(NODE), {"adopts": f"{NODE}.1"}))
+    ward.passes(200.0)
+    ward.world.note("tick")
+    assert bool(complaints(ward, "LeftAsFound")) is complained
 
 
 def test_a_verdict_whose_end_nobody_was_told() -> None:

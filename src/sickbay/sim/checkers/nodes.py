@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 UNSEEN_S = 120.0  # how late sim/swarm.py tells a change at most
+TAKEN_OVER_S = 120.0  # a mark that stands for a minute without a record is adopted
 PERSONS = frozenset({"RETRIED", "EXAMINED", "CANCELLED", "REJOINED"})
 
 
@@ -85,7 +86,8 @@ class ExaminedAlone(Checker):
 
 class LeftAsFound(Checker):
     """DISMISSED and DEFERRED leave no mark; a resolved case neither. A mark that a restored etcd put back was not
-    left by its case; that it does not stay is seen at the end."""
+    left by its case; that it does not stay is seen at the end. Nor does one stay that was on a machine which its
+    provider says it replaced and only started again: the next case of the node takes it over in that minute."""
 
     floor: ClassVar[float] = 350.0
 
@@ -93,6 +95,7 @@ class LeftAsFound(Checker):
         super().__init__(judge)
         self._seen: set[str] = set()
         self._put_back: set[str] = set()
+        self._replaced: dict[str, tuple[Case, float]] = {}  # by its case: a machine that should be gone, and since when
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "mark-put-back":
@@ -105,10 +108,19 @@ class LeftAsFound(Checker):
             if case.id in self._seen:
                 continue
             self._seen.add(case.id)
-            node = self.world.nodes.get(case.node)
-            if node is not None:
-                left = node.mark == case.id and node.present and case.id not in self._put_back
-                self.expect(not left, None, f"{case.id} ended {case.phase} and left its mark on {case.node}")
+            if case.journal and case.journal[-1].event == "REPLACED":
+                self._replaced[case.id] = case, self.world.now
+            else:
+                self._judge(case)
+        for case, _ in [(case, at) for case, at in self._replaced.values() if self.world.now - at > TAKEN_OVER_S]:
+            del self._replaced[case.id]
+            self._judge(case)
+
+    def _judge(self, case: Case) -> None:
+        node = self.world.nodes.get(case.node)
+        if node is not None:
+            left = node.mark == case.id and node.present and case.id not in self._put_back
+            self.expect(not left, None, f"{case.id} ended {case.phase} and left its mark on {case.node}")
 
 
 class Climbs(Checker):
