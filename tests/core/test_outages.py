@@ -195,6 +195,15 @@ def test_an_attempt_that_our_own_drain_ended_before_its_first_step_is_not_the_jo
     assert (again.phase, again.barren, again.by_drain) == (P.RESTARTING, 4, "")
 
 
+def test_tries_stay_in_a_row_when_our_own_drain_ended_one_that_had_not_begun() -> None:
+    """It was found alive, and drained: the tries before it began anew (seed 700)."""
+    found = (("FOUND", P.RESTARTING), ("TIMED_OUT", P.STOPPING), ("PROGRESSED", P.RUNNING), ("DRAINED", P.STOPPING))
+    r = ended(*found, by_drain="n1.1", spared=12, checkpoint_step=540, job_step=540)
+    assert (r.cost, r.spared) == (Cost.DRAINED, 12)
+    r = ended(*found, by_drain="n1.1", spared=12, checkpoint_step=540, job_step=541)
+    assert (r.cost, r.spared) == (Cost.ONE, 0)
+
+
 def test_an_attempt_that_our_own_drain_ended_after_its_first_step_counts() -> None:
     r = ended(("PROGRESSED", P.RUNNING), ("DRAINED", P.STOPPING), by_drain="n1.1")
     assert (r.phase, r.cost) == (P.WAITING_FOR_CAPACITY, Cost.ONE)

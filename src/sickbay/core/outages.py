@@ -89,8 +89,9 @@ def judged(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
 
 
 def drained(r: Recovery) -> Recovery:
-    """The drained node is to blame. Emptied by us before it had made a step, it was no attempt of its own."""
-    return replace(r, spared=0, cost=Cost.DRAINED if never_began(r) else Cost.ONE)
+    """The drained node is to blame. Emptied by us before it had made a step, it was no attempt of its own, and the
+    tries before it stay in a row (seed 700)."""
+    return replace(r, cost=Cost.DRAINED) if never_began(r) else replace(r, spared=0, cost=Cost.ONE)
 
 
 def may_have_ended(r: Recovery, since: float) -> bool:
@@ -202,8 +203,10 @@ def _dies_there_again(s: JobSlice, job: Job, findings: Sequence[Finding]) -> boo
 
 
 def never_began(r: Recovery) -> bool:
-    """Did its last attempt end before its first step?"""
-    return how_it_ended(r)[0] == P.RESTARTING
+    """Did its last attempt end before its first step? One that was only found alive stands where it was begun."""
+    phase = how_it_ended(r)[0]
+    stands = r.checkpoint_step > 0 and r.job_step == r.checkpoint_step
+    return phase == P.RESTARTING or (phase in (P.RUNNING, P.STALLED) and stands)
 
 
 def hung(r: Recovery) -> bool:
