@@ -159,6 +159,19 @@ def test_a_call_lost_twice_is_not_made_a_third_time_in_its_step_and_a_person_is_
     assert "could not be delivered for 6 hours: the network ate it" in the_case(shift).journal[-1].why
 
 
+def test_why_a_treatment_was_not_let_in_stands_in_its_record_before_it_is_asked_for_again() -> None:
+    """For 30 seconds the ward list said no more than "REBOOT to answer"."""
+    shift = on_duty()
+    why = "the reboot Job on n1: a ResourceQuota refuses its Job"
+    shift.door.says[Verb.REBOOT] = lambda _: Lost(why)
+    struck(shift)
+    while not shift.door.called(Verb.REBOOT):
+        shift.passes(1.0)
+    shift.passes(1.0)
+    assert len(shift.door.called(Verb.REBOOT)) == 1
+    assert [stored.value.refusal for stored in shift.store.list(Case)] == [why]
+
+
 def the_case(shift: Shift) -> Case:
     case = shift.case()
     assert case is not None

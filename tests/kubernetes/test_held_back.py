@@ -113,6 +113,37 @@ def test_the_jobs_of_a_gang_are_named_and_given_up_alike(
     assert the_jobs(site) == []
 
 
+@pytest.mark.parametrize("verb", [Verb.REBOOT, Verb.RESET_GPU])
+def test_until_its_job_has_begun_a_treatment_is_looked_at_every_few_seconds(
+    site: Site, nodes: Nodes, verb: Verb
+) -> None:
+    """A refusal of its pod is known within a second, and was told after 15."""
+    (name,) = nodes()
+    path = f"/api/v1/namespaces/{site.settings.namespace}"
+    site.api.patch(path, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}, Anything)
+    treat, action = {Verb.REBOOT: reboot, Verb.RESET_GPU: reset_gpu}[verb], treating(site, name, verb)
+    first = treat(site, action)
+    assert isinstance(first, Started)
+    assert first.after_s <= 3.0
+    watched = replace(action, call=False)
+    said = until(lambda: s if (s := treat(site, watched)).held else None, "it is named", 5.0)  # type: ignore[union-attr]
+    assert isinstance(said, Started)
+    assert "PodSecurity refuses its pod" in said.detail
+    assert said.after_s <= 3.0
+
+
+def test_a_reboot_whose_job_is_at_work_is_looked_at_less_often(site: Site, nodes: Nodes) -> None:
+    (name,) = nodes()
+    action = treating(site, name, Verb.REBOOT)
+    reboot(site, action)
+    pod = until(lambda: node_jobs.pods_of(site, the_jobs(site)[0].metadata.name), "its pod is there", 30.0)[0]
+    path = names.pod(site.settings.namespace, pod.metadata.name)
+    site.api.patch(f"{path}/status", {"status": {"phase": "Running"}}, Anything)
+    said = reboot(site, replace(action, call=False))
+    assert isinstance(said, Started)
+    assert said.after_s == 15.0
+
+
 # --- taking back ------------------------------------------------------------------------------------------------------
 
 

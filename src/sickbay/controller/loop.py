@@ -32,11 +32,13 @@ from sickbay.model import (
     TREATMENTS,
     Action,
     Change,
+    Done,
     Failed,
     JobChanged,
     Node,
     NodeChanged,
     NodeDeleted,
+    Outcome,
     Recovery,
     Retry,
     Started,
@@ -233,6 +235,7 @@ class Controller:
         if may_resend(action, answer.outcome):
             desk.resend(answer.owner)
             if answer.called:  # else a leader died before he made the call: nobody waits for that
+                desk.waits_for(answer.owner, _words(answer.outcome), held=True, delivered=False)
                 self._dispatcher.resend_later(action, now.watch)
             return
         desk.hear(answer.owner, answer.key, answer.outcome)
@@ -385,5 +388,5 @@ def _disrupts(action: Action) -> bool:
     return action.verb in (Verb.CORDON, Verb.DRAIN) or (action.verb in TREATMENTS and not action.sends)
 
 
-def _words(outcome: Started | Retry) -> str:
-    return outcome.detail if isinstance(outcome, Started) else outcome.why
+def _words(outcome: Outcome) -> str:
+    return outcome.detail if isinstance(outcome, Started | Done) else outcome.why

@@ -41,7 +41,10 @@ def test_a_reboot_that_kueue_holds_back_is_named_and_does_not_happen_after_a_per
 ) -> None:
     (name,) = place.add_nodes()
     action = treating(site, name, Verb.REBOOT)
-    assert isinstance(reboot(site, action), Started)
+    first = reboot(site, action)
+    assert isinstance(first, Started)
+    assert first.held
+    assert "has suspended its Job" in first.detail
     watched = replace(action, call=False)
     said = until(lambda: s if "Kueue" in str(s := reboot(site, watched)) else None, "Kueue is named", 30.0, 0.2)
     (job,) = the_jobs(site)

@@ -46,7 +46,7 @@ def collect(site: Site, action: Action) -> Outcome:
     most = site.archive_bytes if site.evidence is not None else 0
     stands = node_jobs.run(site, action.key, node, errand(action.key, most))
     if isinstance(stands, Running):
-        return Started(5.0, f"evidence on {name}: {stands.detail}", held=stands.held)
+        return Started(stands.again_s(5.0), f"evidence on {name}: {stands.detail}", held=stands.held)
     if isinstance(stands, Answer) and stands.did:
         return _brought(site, action.key, name, stands)
     return Done(_from_afar(site, node, stands.why if isinstance(stands, Blind) else stands.error))

@@ -33,6 +33,7 @@ STATE_DIR = "/var/lib/sickbay"  # the agent's, on the host: reservation, GPU map
 HOST_ROOT = "/host"
 CONFIG = "sickbay-config"  # ConfigMap with sickbay.toml, as the agent's; may be missing
 TTL_S = 3_600
+SOON_S = 2.0
 START_S = 180  # image pull and start, before the work's own time begins
 STUCK_S = 120.0  # an image that cannot be pulled for so long will not come
 NEVER_STARTS = frozenset(
@@ -57,10 +58,16 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Under way; `detail` says how far. `held`: it has no pod, because somebody keeps it from starting."""
+    """Under way; `detail` says how far. `held`: it has no pod, because somebody keeps it from starting. `begun`: it is
+    at work."""
 
     detail: str
     held: bool = False
+    begun: bool = False
+
+    def again_s(self, at_work_s: float) -> float:
+        """Who holds a Job back is known within seconds: until it has begun, it is looked at that often."""
+        return at_work_s if self.begun else min(SOON_S, at_work_s)
 
 
 def name_of(kind: str, node: str, key: str) -> str:
@@ -140,7 +147,7 @@ def judged(key: str, job: JobObject, pods: Sequence[PodObject], now: float) -> A
     if why := _cannot_start(pods, now):
         return Blind(why)
     started = any(pod.status.phase == "Running" for pod in pods)
-    return Running("at work" if started else "waiting for its pod to start")
+    return Running("at work", begun=True) if started else Running("waiting for its pod to start")
 
 
 def pod_of(site: Site, kind: str, node: str, key: str) -> str:

@@ -7,6 +7,8 @@ has not let through.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sickbay.kube.objects import NodeObject
 from sickbay.model import Action, Done, Failed, Lost, Outcome, Started, Unguarded
 from sickbay.platforms.kubernetes import node_jobs, node_reboot, out_of_service, treatment
@@ -60,10 +62,12 @@ def guard(site: Site, action: Action) -> str:
 
 def by_node_job(site: Site, action: Action, made: Treatment) -> Outcome:
     """A Job on the node that carries the old boot id, and does nothing if the node has another one by then."""
-    return calls.make(
+    said = calls.make(
         site, action.place.node, made, lambda: node_reboot.send(site, action, made.boot_id),
-        f"the reboot Job on {action.place.node}", AGAIN_S,
+        f"the reboot Job on {action.place.node}", node_jobs.SOON_S,
     )  # fmt: skip
+    stands = node_reboot.standing(site, action) if isinstance(said, Started) else None
+    return _held_back(site, action, made, stands) if isinstance(stands, Running) and stands.held else said
 
 
 def _watch(site: Site, action: Action, node: NodeObject, known: Treatment) -> Outcome:
@@ -79,8 +83,8 @@ def _watch(site: Site, action: Action, node: NodeObject, known: Treatment) -> Ou
         treatment.move(site, node.metadata.name, known, treatment.FAILED, stands.error)
         return Failed(f"the reboot Job on {node.metadata.name}: {stands.error}")
     if isinstance(stands, Running) and stands.held:
-        return _held_back(site, action, known, stands.detail)
-    return said
+        return _held_back(site, action, known, stands)
+    return replace(said, after_s=stands.again_s(AGAIN_S)) if isinstance(stands, Running) else said
 
 
 def _withdrawn(site: Site, action: Action, known: Treatment) -> Outcome | None:
@@ -95,11 +99,11 @@ def _withdrawn(site: Site, action: Action, known: Treatment) -> Outcome | None:
     return Lost(why)
 
 
-def _held_back(site: Site, action: Action, known: Treatment, why: str) -> Outcome:
+def _held_back(site: Site, action: Action, known: Treatment, stands: Running) -> Outcome:
     """Waited for as long as a start may take. After that nothing was tried, so nothing harsher is next."""
-    said = f"the reboot Job on {action.place.node} does not start: {why}"
+    said = f"the reboot Job on {action.place.node} does not start: {stands.detail}"
     if site.clock.now() - known.at < node_jobs.START_S or node_reboot.take_back(site, action) is not Taken.BACK:
-        return Started(AGAIN_S, said, held=True)
+        return Started(stands.again_s(AGAIN_S), said, held=True)
     treatment.move(site, action.place.node, known, treatment.NEVER, said)
     return Unguarded(said)
 

@@ -43,11 +43,20 @@ def _send(site: Site, action: Action, node: NodeObject, made: treatment.Treatmen
     pause(site, node)
     stands = node_jobs.start(site, action.key, node, errand(action))
     if not isinstance(stands, Blind):
-        return Started(10.0, f"RESET_GPU was sent to {node.metadata.name}")
+        return _first_look(site, action, node, made)
     resume(site, treatment.read(site, node.metadata.name))
     why = f"RESET_GPU of {node.metadata.name}: {stands.why}"
     treatment.move(site, node.metadata.name, made, treatment.NEVER, why)
     return Lost(why)  # asked for again later: somebody can make room or let it in
+
+
+def _first_look(site: Site, action: Action, node: NodeObject, made: treatment.Treatment) -> Outcome:
+    """A queue has suspended the Job by now, and is named at once."""
+    job = node_jobs.find(site, KIND, node.metadata.name, action.key)
+    stands = node_jobs.standing(site, action.key, job) if job is not None else None
+    if isinstance(stands, Running):
+        return _under_way(site, action, node, made, stands)
+    return Started(node_jobs.SOON_S, f"RESET_GPU was sent to {node.metadata.name}")
 
 
 def errand(action: Action) -> Errand:
@@ -83,7 +92,7 @@ def _under_way(site: Site, action: Action, node: NodeObject, known: treatment.Tr
     late = stands.held and site.clock.now() - known.at >= node_jobs.START_S
     name = node_jobs.name_of(KIND, node.metadata.name, action.key)
     if not (withdraw or late) or (taken := node_jobs.take_back(site, name)) is Taken.BEGUN:
-        return Started(10.0, said, held=stands.held)
+        return Started(stands.again_s(10.0), said, held=stands.held)
     if taken is Taken.GOING:
         return Started(1.0, f"RESET_GPU on {node.metadata.name} is being taken back")
     resume(site, node)

@@ -69,7 +69,7 @@ def _single(site: Site, action: Action, checks: tuple[str, ...]) -> Outcome:
     if isinstance(stands, Blind) and stands.kept_out:
         return Failed(f"{node.metadata.name} cannot be examined: {stands.why}", lacks=True)
     if isinstance(stands, Running):
-        after_s = 15.0 if deep(checks) else 3.0
+        after_s = stands.again_s(15.0 if deep(checks) else 3.0)
         return Started(after_s, f"checks on {node.metadata.name}: {stands.detail}", held=stands.held)
     return _told(site, action, node.metadata.name, checks, stands, node)
 
