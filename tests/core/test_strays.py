@@ -199,3 +199,64 @@ def test_a_case_that_escalated_later_is_closed_again_and_stays_with_its_person()
 def test_an_answer_that_is_still_to_come_moves_nothing() -> None:
     bed = Bedside().finds("xid.79").until(Phase.CORDONING).answers(Failed("forbidden"))
     assert bed.answers(Started(30.0, "later")).phase is Phase.ESCALATED
+
+
+# --- somebody writes over our mark ------------------------------------------------------------------------------------
+
+CLOSED = [Phase.HOLDING, Phase.DRAINING, Phase.COLLECTING, Phase.QUEUED, Phase.REPAIRING, Phase.VERIFYING,
+          Phase.RETURNING]  # fmt: skip
+
+
+def overwritten(phase: Phase) -> Bedside:
+    bed = Bedside().finds("xid.79").until(phase)
+    bed.notices.clear()
+    return bed.shows(mark="n2.1")
+
+
+@pytest.mark.parametrize("phase", CLOSED)
+def test_a_mark_that_somebody_wrote_over_is_no_uncordon_and_its_node_is_treated_and_returned(phase: Phase) -> None:
+    bed = overwritten(phase)
+    assert (bed.phase, bed.asks) == (Phase.CORDONING, Verb.CORDON)
+    assert bed.case.pending is not None
+    assert bed.case.pending.args["adopts"] == "n2.1"
+    assert bed.until(Phase.RESOLVED).case.rungs_tried == (Verb.REBOOT,)
+
+
+@pytest.mark.parametrize("phase", CLOSED)
+def test_whose_mark_is_taken_off_is_told(phase: Phase) -> None:
+    (told,) = [n for n in overwritten(phase).notices.values() if n.level == "warning"]
+    assert "the mark of n2.1 in the place of ours" in told.body
+
+
+def test_a_treatment_that_is_under_way_is_seen_to_its_end_before_the_mark_is_taken_back() -> None:
+    bed = Bedside().finds("xid.79").until(Phase.REPAIRING).is_sent().shows(mark="n2.1")
+    assert bed.phase is Phase.REPAIRING
+    assert bed.treated().path[-3:] == ["REPAIRING", "VERIFYING", "CORDONING"]
+    assert bed.until(Phase.RESOLVED).case.rungs_tried == (Verb.REBOOT,)
+
+
+def test_a_mark_that_is_written_over_again_is_left_until_a_person_has_decided() -> None:
+    bed = overwritten(Phase.COLLECTING).until(Phase.COLLECTING).shows(mark="n2.2").waits(3_600.0)
+    assert (bed.phase, bed.case.paused) == (Phase.COLLECTING, True)
+    assert "another Sickbay may be at work" in bed.case.refusal
+    (told,) = [n for n in bed.notices.values() if n.level == "urgent"]
+    assert f"sickbay case abort {bed.case.id}" in told.body
+    assert bed.commands("abort").phase is Phase.CANCELLING
+
+
+def test_it_goes_on_when_the_mark_is_ours_again() -> None:
+    bed = overwritten(Phase.COLLECTING).until(Phase.COLLECTING).shows(mark="n2.2")
+    assert bed.marked().turns().until(Phase.RESOLVED).case.rungs_tried == (Verb.REBOOT,)
+
+
+def test_a_person_who_holds_the_case_is_not_told_of_it_with_every_look() -> None:
+    bed = Bedside().finds("xid.79").until(Phase.COLLECTING).commands("hold")
+    bed.notices.clear()
+    bed.shows(mark="n2.1").waits(10.0).waits(10.0)
+    assert not [n for n in bed.notices.values() if n.level != "info"]
+    assert bed.commands("unhold").phase is Phase.CORDONING
+
+
+def test_where_nothing_may_be_done_a_second_mark_on_a_stray_changes_nothing() -> None:
+    bed = at_stray(max_verb="OBSERVE").shows(mark="n2.1")
+    assert (bed.phase, bed.asks) == (Phase.ESCALATED, None)

@@ -17,6 +17,7 @@ from sickbay.core import (
     keeping,
     machine,
     obey,
+    overwritten,
     sight,
     steps,
     strays,
@@ -50,6 +51,7 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
         _open(turn)
     flaps.note_witness(turn)
     strays.adopt(turn)
+    overwritten.look(turn)
     obey.freeze(turn, s.paused or _stands_still(turn))
     obey.obey(turn)
     _run(turn)
@@ -173,7 +175,7 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
         return (Event.CANCELLED, "the node was opted out", "operator")
     if _was_uncordoned(case, node) or _was_opened_at_once(turn, case, node):
         return (Event.CANCELLED, "somebody uncordoned the node; it is left as they left it", "operator")
-    return None
+    return None if strays.is_left_to_a_person(case) else overwritten.move(case, node)
 
 
 def _rejoined(turn: Turn, case: Case) -> Move | None:
@@ -222,6 +224,8 @@ def _stands_still(turn: Turn) -> str:
         return turn.s.absent
     if case.phase is Phase.REPAIRING and case.pending is not None and case.pending.sends:
         return ""  # what was sent goes on whatever we think of it: its end is heard, or nobody looks after the node
+    if why := overwritten.stands_still(case, turn.s.node):
+        return why
     cause = _explained_by(turn, case) if case.phase not in UNMARKED else ""
     return f"a common cause explains it ({cause}): it is not treated while that case is open" if cause else ""
 
@@ -231,7 +235,7 @@ def _was_uncordoned(case: Case, node: Node) -> bool:
     if not case.cordon_version or node.version <= case.cordon_version or case.cancelled:
         return False
     watched = case.phase in HELD_SAFE or case.phase is Phase.ESCALATED
-    return watched and (not node.cordoned or node.mark not in (case.id, case.adopts or case.id))
+    return watched and not (node.cordoned and node.mark)
 
 
 def _was_opened_at_once(turn: Turn, case: Case, node: Node) -> bool:

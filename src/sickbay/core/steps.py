@@ -13,6 +13,7 @@ from sickbay.core import (
     explain,
     flaps,
     machine,
+    overwritten,
     plan,
     quiet,
     recurring,
@@ -56,6 +57,7 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
         rung = case.rung if stood else moved.rung  # as retried, but where it stood
         moved = replace(moved, ours=True, rung=rung)
         moved = machine.adopt(moved, mark) if mark not in ("", moved.id) else moved
+        moved = overwritten.told(case, moved, turn.s.node, now.wall)
         moved = _unless_opened(turn, case, moved)
     elif moved.phase is Phase.ESCALATED and moved.pending is not None and moved.pending.verb is Verb.CORDON:
         moved = _unless_opened_since(case, moved)

@@ -314,3 +314,16 @@ def test_a_fresh_install_finds_the_marks_of_the_last_one(line: Line) -> None:
     line.api.request("DELETE", f"/api/v1/namespaces/{line.namespace}/pods/work?gracePeriodSeconds=0")
     line.control("REBOOT")
     line.until(lambda: is_free(line), "our marks are off")
+
+
+def test_a_mark_that_somebody_writes_over_in_mid_case_is_told_and_the_node_is_treated_and_returned(line: Line) -> None:
+    boots = line.boots()
+    leader = line.control(at=["STOP:decided:COLLECTING"])
+    line.strike()
+    line.until_still(leader)
+    mark = {"metadata": {"annotations": {keys().case: f"{line.nodes[0]}.1"}}}
+    line.api.patch(names.node(line.sick), mark, Anything, fieldManager="somebody")
+    leader.send_signal(signal.SIGCONT)
+    returned_once(line, boots)
+    assert is_free(line)
+    assert f"somebody has put the mark of {line.nodes[0]}.1 in the place of ours" in line.log()
