@@ -443,6 +443,44 @@ def test_a_command_for_nobody_is_removed() -> None:
     shift.store.create(Command("c1", "abort", "n9.1", "ann", "typo", 0.0))
     shift.passes(30.0)
     assert shift.store.list(Command) == []
+    (told,) = shift.pager.told
+    assert told.level == "warning"
+    assert "abort n9.1 by ann: no open case, node or job has this name" in told.body
+
+
+def test_a_command_for_a_node_without_a_case_is_told_to_be_in_vain() -> None:
+    shift = on_duty()
+    shift.store.create(Command("c1", "hold", "n1", "ann", "", 0.0))
+    shift.passes(30.0)
+    assert shift.store.list(Command) == []
+    (told,) = shift.pager.told
+    assert "hold n1 by ann: n1 has no open case; without one it can be acknowledged or reopened" in told.body
+
+
+def test_a_thousand_commands_for_nobody_are_told_once_a_minute_and_a_few_by_name() -> None:
+    shift = on_duty()
+    for n in range(1_000):
+        shift.store.create(Command(f"c{n}", "abort", f"n9.{n}" + "9" * 900, "ann", "", 0.0))
+    shift.passes(30.0)
+    shift.store.create(Command("late", "abort", "n10.1", "bob", "", 0.0))
+    shift.passes(20.0)
+    assert shift.store.list(Command) == []
+    (told,) = shift.pager.told
+    assert "and 990 more" in told.body
+    assert len(told.body) < 5_000
+    shift.passes(60.0)
+    assert [("n10.1" in n.body, len(n.body) < 500) for n in shift.pager.told[1:]] == [(True, True)]
+
+
+def test_a_command_that_nobody_knows_stands_in_the_case_as_refused_and_is_no_event_of_it() -> None:
+    shift = on_duty()
+    shift.door.says[Verb.DRAIN] = busy
+    struck(shift).passes(60.0)
+    shift.store.create(Command("c1", "unreachable", "n1.1", "ann", "", 0.0))
+    shift.passes(60.0)
+    last = the_case(shift).journal[-1]
+    assert (last.event, last.by) == ("REFUSED", "ann")
+    assert last.why == "unknown command 'unreachable', nothing done"
 
 
 def test_a_held_case_that_is_aborted_ends() -> None:

@@ -84,7 +84,8 @@ def test_its_owners_word_is_for_this_attempt_and_no_later_one() -> None:
 def test_another_word_changes_nothing_and_is_written_down() -> None:
     said = reach.obey(replace(a_slice(), commands=(a_command("split"),)), WAITING, Now(5.0, 5.0))
     assert said.unfenced == WAITING.unfenced
-    assert "nothing is done" in said.journal[-1].why
+    assert (said.journal[-1].event, said.journal[-1].by) == ("REFUSED", "ann")
+    assert said.journal[-1].why == "unknown command 'split': nothing is done"
 
 
 def test_its_owners_word_means_nothing_while_no_rank_is_out_of_reach() -> None:

@@ -24,6 +24,7 @@ from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
+from sickbay.controller.unheeded import Unheeded, why_not
 from sickbay.controller.view import View
 from sickbay.controller.windows import opens_in
 from sickbay.core import (
@@ -93,6 +94,7 @@ class Desk(Asking):
         self._absences = Absences(view, records, settings, self._unsaid)
         self._crowd = Crowd(view)
         self._barred = Barred(view)
+        self._unheeded = Unheeded()
         self._blinking = Blinking(view)
         self._bystander = Bystander(view, records, self._context)
         self._escalated = 0
@@ -464,6 +466,7 @@ class Desk(Asking):
         fresh += hands_off.notices(self._view.off, self._told_keys, now.wall)
         fresh += self._crowd.notices(ledger, counts, now)
         fresh += self._barred.notices(now)
+        fresh += self._unheeded.notices(now)
         fresh += self._bystander.notices(now)
         fresh += self._blinking.notices(self._absences.members, now)
         fresh += self._remind(now)
@@ -497,7 +500,7 @@ class Desk(Asking):
     # -- people
 
     def take_commands(self, commands: Sequence[Command]) -> None:
-        """Give each command to the node it is for; one without an open case or node is refused by removing it."""
+        """Give each command to the node it is for; one that nobody can obey is removed, and told."""
         known = {c.id for queue in self._commands.values() for c in queue}
         by_id = {case.id: case.node for case in self._view.open_cases()}
         for command in commands:
@@ -506,8 +509,9 @@ class Desk(Asking):
             name = by_id.get(command.target) or (command.target if command.target in self._view.nodes else "")
             if command.target in self._view.off.cases or self._view.is_off(name or command.target):
                 continue  # it waits with the record it is about
-            if not name:
+            if why := why_not(command, name, is_open=name in self._view.cases):
                 self._records.consume((command.id,))
+                self._unheeded.note(command, why)
                 continue
             self._commands[name].append(command)
             self._view.touch_node(name)

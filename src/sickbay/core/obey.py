@@ -14,6 +14,8 @@ from sickbay.core.frozen import replace
 from sickbay.core.turn import Turn
 from sickbay.model import Case, Command, Event, Verb
 
+REFUSED = "REFUSED"  # in a journal: a command that nobody knows
+
 
 def freeze(turn: Turn, why: str) -> None:
     """A pause freezes like a hold; when it ends the phase gets its whole time again. Why it is frozen may change
@@ -52,8 +54,8 @@ def obey(turn: Turn) -> None:
             turn.record = suspicion.forgive(replace(turn.record, latched=()))
 
 
-def _note(turn: Turn, case: Case, command: Command, why: str = "") -> Case:
-    event = command.verb.upper()
+def _note(turn: Turn, case: Case, command: Command, why: str = "", event: str = "") -> Case:
+    event = event or command.verb.upper()
     return machine.note(case, event, at=turn.ctx.now.wall, by=command.by, why=why or command.why)
 
 
@@ -129,7 +131,8 @@ def _split(turn: Turn, case: Case, command: Command) -> Case:
 
 
 def _refuse(turn: Turn, case: Case, command: Command) -> Case:
-    return _note(turn, case, command, f"unknown command {command.verb!r}, nothing done")
+    """Under a name of our own: what the journal says has happened is not for everybody to say."""
+    return _note(turn, case, command, f"unknown command {command.verb[:64]!r}, nothing done", REFUSED)
 
 
 OBEY: dict[str, Callable[[Turn, Case, Command], Case]] = {

@@ -68,9 +68,11 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     for command in s.commands:
         wanted = command.verb == "restart" and s.job is not None
         lost, waits = wanted and bool(s.job and loose(s, r, s.job)), wanted and _is_put_off(r, now)
+        known = command.verb == "restart"
         no = "none of its ranks is out of reach and no try is put off: nothing is done"
+        no = no if known else f"unknown command {command.verb[:64]!r}: nothing is done"
         why = (command.why or ("start it elsewhere" if lost else "try it now")) if lost or waits else no
-        entry = Entry(r.step, command.verb.upper(), now.wall, command.by, why, r.phase.value)
+        entry = Entry(r.step, "RESTART" if known else "REFUSED", now.wall, command.by, why, r.phase.value)
         r = replace(r, journal=(*r.journal, entry))
         r = replace(r, unfenced=s.job.attempt) if lost and s.job else r
         r = replace(r, entered=now.watch - outages.back_off(r)) if waits else r

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from sickbay.kube import names
 from sickbay.kube.names import keys
 from sickbay.kube.objects import Anything
-from sickbay.model import Phase, Verb
+from sickbay.model import Command, Phase, Verb
+from sickbay.stores.kubernetes import KubernetesStore
 from testbed.cluster import Cluster
 from tests.kubernetes.line.ground import ENDS, Line, a_line
 from tests.kubernetes.policies import WORDS, no_jobs, no_update
@@ -131,3 +133,13 @@ def test_who_holds_back_our_jobs_is_in_the_ward_list_and_nothing_of_them_outlive
     line.until_phase(Phase.DISMISSED)
     assert line.api.list(names.jobs(line.namespace), Anything) == []
     assert line.boots() == boots
+
+
+def test_a_command_for_nobody_is_an_event_that_says_so(line: Line) -> None:
+    line.control()
+    line.until_led()
+    with closing(KubernetesStore(line.api, line.namespace)) as store:
+        store.create(Command("c1", "abort", "no-such-node.1", "ann", "typo", 0.0))
+    said = "abort no-such-node.1 by ann: no open case, node or job has this name"
+    line.until(lambda: said in line.cluster.kubectl("get", "events", "-A"), "it is told")
+    assert said in line.log()
