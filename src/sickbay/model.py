@@ -683,6 +683,7 @@ class Ledger:
     replaced_from: float = -1.0  # whoever was away at this watch time was treated alone, or left to people, even then
     replaced_scope: tuple[str, ...] = ()  # what those share whom the approval was for
     unattended: Mapping[str, str] = field(default_factory=dict)  # "node n1", left alone by an error of ours -> which
+    strays: Mapping[str, str] = field(default_factory=dict)  # node -> a mark of ours that no record answers for yet
     notices: tuple[Notice, ...] = ()
     cluster: str = ""
     schema: int = 1

@@ -36,6 +36,17 @@ def test_a_node_that_the_controller_leaves_alone_by_an_error_of_its_own_is_not_c
     assert "unattended: KeyError: 'x'; nothing is done about it, see the controller's log" in bay.run("nodes").out
 
 
+def test_a_node_with_a_mark_that_has_no_record_is_listed_as_that(bay: Bay) -> None:
+    bay.put(NodeRecord("gpu-1"), a_ledger(time.time(), strays={"gpu-1": "gpu-1.4", "gpu-2": "gpu-2.1"}))
+    rows = [json.loads(line) for line in bay.run("nodes", "--json").out.splitlines()]
+    assert [(row["node"], row["state"], row["stray"]) for row in rows] == [
+        ("gpu-1", "stray", "gpu-1.4"),
+        ("gpu-2", "stray", "gpu-2.1"),
+    ]
+    said = bay.run("nodes").out
+    assert "carries our mark of gpu-2.1, of which there is no record: if it still stands in a minute" in said
+
+
 def test_the_head_says_what_stops_the_whole_fleet(bay: Bay) -> None:
     bay.put(a_ledger(time.time(), breaker="5 cases escalated within an hour"), Pause("fleet", "eve", "power work", 1.0))
     bay.put(Pause("pool:old", "eve", "over", 1.0, until=2.0))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.controller.strays import STANDS_S
+from sickbay.controller.strays import MOST_LISTED, STANDS_S
 from sickbay.errors import ApiError
-from sickbay.model import Action, Case, Node, Outcome, Phase, Retry, Verb
+from sickbay.model import Action, Case, Ledger, Node, Outcome, Phase, Retry, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
@@ -31,12 +31,34 @@ def test_a_mark_on_a_node_that_does_not_answer_and_that_others_hold_is_found_too
     assert [(a.verb, a.args.get("cancel")) for a in door.asked] == [(Verb.RELEASE, "1")]
 
 
+def listed(shift: Shift) -> dict[str, str]:
+    """What the ward list can know: it reads the store."""
+    ledger = shift.store.get(Ledger, "ledger")
+    assert ledger is not None
+    return dict(ledger.value.strays)
+
+
+def test_a_mark_without_a_record_is_in_the_ward_list_from_the_first_look_until_it_has_a_case() -> None:
+    shift = Shift(Door(marked(), a_node("n2"))).passes(0.0)
+    assert listed(shift) == {"n1": "n1.7"}
+    shift.door.says[Verb.VERIFY] = busy
+    shift.passes(STANDS_S + 5.0)
+    assert shift.case() is not None
+    assert listed(shift) == {}
+
+
 def test_a_mark_that_goes_by_itself_within_a_minute_was_none() -> None:
     door = Door(marked())
     shift = Shift(door).passes(STANDS_S - 10.0)
     door.shows("n1", cordoned=False, mark="")
     shift.passes(STANDS_S)
     assert door.asked == []
+    assert listed(shift) == {}
+
+
+def test_of_thousands_of_marks_without_a_record_a_bounded_number_is_listed() -> None:
+    shift = Shift(Door(*(replace(marked(), name=f"n{n}", mark=f"n{n}.1") for n in range(500)))).passes(0.0)
+    assert len(listed(shift)) == MOST_LISTED
 
 
 def test_a_mark_that_only_a_late_view_shows_is_none() -> None:

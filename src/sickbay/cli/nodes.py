@@ -11,6 +11,8 @@ from sickbay.ports import Unread
 UNREADABLE = "unreadable"  # the state of what nobody can read, and so nobody touches
 UNATTENDED = "unattended"  # of what the controller leaves alone, for it met an error of its own
 
+STRAY = "stray"  # it carries a mark of ours, and nobody has a record of that case
+
 
 def command(store: StoreOption = "", config: ConfigOption = "", as_json: JsonOption = False) -> None:
     """The nodes we know, and what is the matter with each.
@@ -32,12 +34,17 @@ def rows(sitting: Sitting) -> list[dict[str, object]]:
     cases = {case.node: case for case in sitting.cases()}
     paused = {pause.scope.removeprefix("node:"): pause for pause in sitting.pauses() if pause.scope.startswith("node:")}
     unread, alone = unread_nodes(sitting), unattended_nodes(sitting)
-    names = sorted(records.keys() | cases.keys() | paused.keys() | unread.keys() | alone.keys())
+    ledger = sitting.ledger()
+    strays = {node: mark for node, mark in ledger.strays.items() if node not in cases} if ledger else {}
+    names = sorted(records.keys() | cases.keys() | paused.keys() | unread.keys() | alone.keys() | strays.keys())
     rows = [_row(name, records.get(name), cases.get(name), paused.get(name), unread.get(name)) for name in names]
     for row in rows:
         record = records.get(str(row["node"]))
         row["quiet_until"] = _quiet_until(sitting, record) if not row["case"] else None
         row["suspicion"] = "; ".join(suspicion.told(record, sitting.watch())) if record else ""
+        row["stray"] = strays.get(str(row["node"]), "")
+        if row["stray"] and not row["unreadable"]:
+            row["state"] = STRAY
         row["unattended"] = alone.get(str(row["node"]), "")
         if row["unattended"] and not row["unreadable"]:
             row["state"] = UNATTENDED
@@ -105,6 +112,11 @@ def _remarks(row: dict[str, object]) -> list[str]:
     said = [
         f"{word}: {row[word]}" for word in ("unreadable", "unattended", "waits", "paused", "suspicion") if row[word]
     ]
+    if row["stray"]:
+        said.append(
+            f"carries our mark of {row['stray']}, of which there is no record: if it still stands in a minute, it gets "
+            "a case of its own"
+        )
     if row["held"]:
         said.append("held by a person")
     if row["latched"] and not row["case"]:

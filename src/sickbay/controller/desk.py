@@ -117,6 +117,10 @@ class Desk(Asking):
         """Does time run for any case? One in the hands of a person has none."""
         return any(case.phase is not Phase.ESCALATED for case in self._view.open_cases())
 
+    def strays(self) -> dict[str, str]:
+        """Node -> a mark of ours that no record answers for."""
+        return self._strays.listed()
+
     # -- hearing
 
     def listen(self, now: Now) -> None:

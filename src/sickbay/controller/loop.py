@@ -243,12 +243,12 @@ class Controller:
 
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
-        unsaved, alone = self._watch - self._saved_watch, self.containment.named()
+        unsaved, alone, strays = self._watch - self._saved_watch, self.containment.named(), self._desk.strays()
         due = unsaved >= SAVE_S or (unsaved >= AT_WORK_S and self._desk.is_at_work())
-        due = due or alone != self.records.ledger.unattended
+        due = due or (alone, strays) != (self.records.ledger.unattended, self.records.ledger.strays)
         if due and not self.containment.rests("rule", LEDGER, now):
-            ledger = replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall, unattended=alone)
-            self.records.put_ledger(ledger)
+            ledger = replace(self.records.ledger, watch_time=self._watch, last_pass=now.wall)
+            self.records.put_ledger(replace(ledger, unattended=alone, strays=strays))
             self._saved_watch = self._watch
 
     def _commit(self, now: Now) -> bool:

@@ -19,6 +19,7 @@ from sickbay.model import Node
 log = logging.getLogger(__name__)
 
 STANDS_S = 60.0  # watch time
+MOST_LISTED = 200  # on record: the Ledger is one object
 UNREAD_S = 15.0  # until a node that could not be read is looked at again
 
 
@@ -44,6 +45,11 @@ class Strays:
         if seen is not None:
             self._view.put_node(seen)
         return seen.mark if seen is not None and seen.mark == node.mark and self._may_be(seen) else ""
+
+    def listed(self) -> dict[str, str]:
+        """Those that may be one, from the first look on: nobody shall read meanwhile that such a node is well."""
+        nodes = ((name, self._view.nodes.get(name)) for name in sorted(self._due)[:MOST_LISTED])
+        return {name: node.mark for name, node in nodes if node is not None and self._may_be(node)}
 
     def due(self, name: str) -> list[float]:
         """When it wants another look."""
