@@ -152,6 +152,29 @@ class Cluster:
     def start_kwok(self) -> None:
         self._start_kwok(self._own()[0].kwok, self.folder / "kwok.kubeconfig")
 
+    def back_up(self, folder: Path) -> None:
+        """What etcd holds now, for `put_back`. Whoever watches loses the API server for some seconds."""
+        with self._without_store():
+            shutil.copytree(self.folder / "etcd", folder)
+
+    def put_back(self, folder: Path) -> None:
+        """As an operator does with yesterday's backup: every version since then is forgotten, and will come again."""
+        with self._without_store():
+            shutil.rmtree(self.folder / "etcd")
+            shutil.copytree(folder, self.folder / "etcd")
+
+    @contextmanager
+    def _without_store(self) -> Iterator[None]:
+        ports, processes = self._own()
+        beside = [name for name in ("scheduler", "controllers") if name in self.pids()]
+        for name in (*beside, "apiserver", "etcd"):
+            processes.stop(name)
+        yield
+        processes.start("etcd", plane.etcd(self.folder, ports))
+        self.start_apiserver()
+        for name in beside:
+            self.start_scheduler() if name == "scheduler" else self.start_controllers()
+
     def pids(self) -> dict[str, int]:
         return self._own()[1].pids()
 

@@ -25,8 +25,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import msgspec
 
 from sickbay.errors import ApiError, SickbayError
-from sickbay.kube.api import Api
-from sickbay.kube.objects import Meta
+from sickbay.kube.api import Api, ListMeta
+from sickbay.kube.objects import Meta, Shape
 from sickbay.typed import decoder
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,12 @@ Told = Put[T] | Gone | Synced
 Sink = Callable[[Put[T] | Gone | Synced], None]
 
 
+class _Head(Shape):
+    """Of a list, without what is in it."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+
+
 class _Expired(Exception):
     """The version to continue from is forgotten (410), or what we were told cannot be trusted: list again."""
 
@@ -86,12 +92,14 @@ class Reflector(Generic[T]):
 
     def __init__(
         self, api: Api, path: str, item_type: type[T], sink: Sink[T], *, params: Mapping[str, str] | None = None,
-        quiet_s: float = QUIET_S, watch_s: tuple[int, int] = WATCH_S,
+        quiet_s: float = QUIET_S, watch_s: tuple[int, int] = WATCH_S, put_back: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._api, self._path, self._item, self._sink = api, path, item_type, sink
         self._params, self._quiet_s, self._watch_s = dict(params or {}), quiet_s, watch_s
         self._known: dict[tuple[str, str], tuple[str, int]] = {}  # (namespace, name) -> (uid, version)
         self._version = ""  # where the next watch begins; "": list first
+        self._newest = 0  # version that was ever told: an API server goes below it only when it was put back
+        self._put_back, self._broken = put_back, False
         self._pause = FIRST_PAUSE_S
         self._stop, self._socket = threading.Event(), None  # type: tuple[threading.Event, socket.socket | None]
         self._thread = threading.Thread(target=self._serve, name=f"watch {path.rpartition('/')[2]}", daemon=True)
@@ -143,14 +151,27 @@ class Reflector(Generic[T]):
                 self._rest(0.0)
 
     def _turn(self) -> None:
+        if self._broken and self._version and self._is_put_back():
+            self._version = ""
         if not self._version:
             self._list()
+        self._broken = False
         self._watch()
+
+    def _is_put_back(self) -> bool:
+        """To a state before the one we know (etcd from a backup): it takes a watch from a version still to come, and
+        tells nothing of what happens until it gets there. Asked after each break, since none is put back without."""
+        head = self._api.get(self._path, _Head, limit="1", **self._params)
+        return self._number(head.metadata.resource_version) < self._newest
+
+    def _number(self, version: str) -> int:
+        return int(version) if version.isdigit() else self._newest
 
     def _mishap(self, error: Exception) -> None:
         """Not a word in the log for silence: the next watch continues where this one ended."""
         if self._stop.is_set():
             return
+        self._broken = True
         if isinstance(error, ApiError) and error.expired:
             self._version = ""
         elif not isinstance(error, TimeoutError):
@@ -184,6 +205,8 @@ class Reflector(Generic[T]):
         version = ""
         for items, meta in self._api.pages(self._path, self._item, **self._params):
             self.heard_at = time.monotonic()
+            if self._number(meta.resource_version) < self._newest:
+                self._go_back()
             for item in items:
                 seen.add((item.metadata.namespace, item.metadata.name))
                 self._put(item)
@@ -192,8 +215,15 @@ class Reflector(Generic[T]):
                 return
         self._bury(seen, int(version) if version.isdigit() else 0)
         self._version, self.lists = version, self.lists + 1
+        self._newest = self._number(version)
         self._tell(Synced())
         self.synced.set()
+
+    def _go_back(self) -> None:
+        """What is there now is told although it is older than what was told before."""
+        log.warning("%s: the API server was put back to an earlier state, telling everything again", self._path)
+        self._newest, self._known = 0, {key: (uid, 0) for key, (uid, _) in self._known.items()}
+        self._put_back()
 
     def _bury(self, seen: set[tuple[str, str]], version: int) -> None:
         for namespace, name in [key for key in self._known if key not in seen]:
@@ -255,6 +285,7 @@ class Reflector(Generic[T]):
         elif event.type != "BOOKMARK":
             raise _complaint(line, None)
         self._version, self._pause = meta.resource_version, FIRST_PAUSE_S
+        self._newest = max(self._newest, self._number(self._version))
 
     def _gone(self, meta: Meta) -> None:
         uid, _ = self._known.get((meta.namespace, meta.name), ("", 0))

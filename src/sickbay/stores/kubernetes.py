@@ -223,10 +223,10 @@ class KubernetesStore:
         return written
 
     def _refuse_stale(self, value: Value, name: str, expect: int, epoch: int) -> tuple[str, ...]:
-        """Before the write: is this version's epoch ours? Asks the server only when we do not know that version.
+        """Before the write: is this version's epoch ours? Asks the server only when that is not the version we know.
         Returns the commands that the record still carries."""
         seen = self._cache.look(type(value), name)
-        if seen is None or seen.version < expect or (type(value), name) in self._unread:
+        if seen is None or seen.version != expect or (type(value), name) in self._unread:
             self._look(value, name, expect, epoch)
             seen = self._cache.look(type(value), name)
         if seen is None:
@@ -236,7 +236,11 @@ class KubernetesStore:
 
     def _look(self, value: Value, name: str, expect: int, epoch: int) -> None:
         """StaleWrite, in the words that fit what is there now; or nothing."""
+        known = self._cache.look(type(value), name)
         found = self._api.find(self._path(type(value), name), Object)
+        if found and known and found.metadata.uid == known.uid and found.metadata.version < known.version:
+            log.warning("%s is older than it was: the API server was put back to an earlier state", name)
+            self._cache.forget(type(value))
         there = found is not None and not found.is_ended
         records.refuse_stale(value, self._take_in(type(value), cast(Object, found)) if there else None, expect, epoch)
 
@@ -423,7 +427,8 @@ class KubernetesStore:
         params = {"labelSelector": LIVE} if kind in records.KEPT else {}
         item: type[Any] = Object if kind in records.PEOPLE else Glimpse
         return Reflector(
-            self._api, self._path(kind), item, self._sink(kind), params=params, quiet_s=self._quiet_s
+            self._api, self._path(kind), item, self._sink(kind), params=params, quiet_s=self._quiet_s,
+            put_back=lambda: self._cache.forget(kind),
         )  # fmt: skip
 
     def _sink(self, kind: type[Any]) -> Callable[[Put[Any] | Gone | Synced], None]:

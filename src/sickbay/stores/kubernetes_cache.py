@@ -105,6 +105,16 @@ class Cache:
         for name, seen in missing:
             self.bury(kind, name, seen.uid, version)
 
+    def forget(self, kind: type[Any]) -> None:
+        """The API server was put back to an earlier state: what we knew of a later one is not true any more."""
+        with self._lock:
+            for known in (self._seen, self._tombs):
+                for where in [where for where in known if where[0] is kind]:
+                    del known[where]
+            self._untried = {where for where in self._untried if where[0] is not kind}
+            self._people.pop(kind, None)
+            self._token += 1
+
     def untried(self) -> list[Where]:
         with self._lock:
             return list(self._untried)
