@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from sickbay.model import Absence, Action, Entry, Notice, Phase, Place, RecoveryPhase, Verb
+from sickbay.sim import backup
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
 from tests.sim.test_checkers_outages import NODE, complaints, treats, unwatched
@@ -145,6 +146,32 @@ def test_a_case_rests_with_a_person_who_was_told_of_it_only_before_it_did() -> N
     ward.run.store.commit(replace(case, phase=Phase.ESCALATED, step=case.step + 1), version, 1)
     ward.judge.look()
     assert "no notice says so" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
+
+
+@pytest.mark.parametrize(("had_ended", "complained"), [(True, False), (False, True)])
+def test_a_case_that_a_restored_store_opens_again_was_told_when_it_rested_first(
+    had_ended: bool, complained: bool
+) -> None:
+    """Seed 81007."""
+    ward = unwatched()
+    store = ward.run.store
+    case = a_case(Phase.ESCALATED, node=NODE)
+    ward.run.mailbox.send(Notice("k", "urgent", f"{NODE} is in the hands of a person", "", case.id, 0.0))
+    looks(ward)
+    version = store.create(case)
+    assert isinstance(store, MemoryStore)
+    yesterday = backup.take(ward.world, store)
+    if had_ended:
+        store.archive(replace(case, phase=Phase.DISMISSED), version, 1)
+        looks(ward)
+        backup.restore(ward.world, store, yesterday)
+    looks(ward)
+    assert bool(complaints(ward, "EveryStateHasAnExit", at_the_end=True)) is complained
+
+
+def looks(ward: Ward) -> None:
+    ward.world.note("tick")
+    ward.judge.look()
 
 
 def test_a_case_that_could_not_be_read_for_a_while_need_not_be_told_again() -> None:

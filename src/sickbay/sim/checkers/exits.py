@@ -38,6 +38,7 @@ class EveryStateHasAnExit(Checker):
         self._closed: set[str] = set()
         self._rests: dict[str, int] = {}  # case that rests with a person -> notices before it did
         self._told = 0  # notices, as of the last look
+        self._over: set[str] = set()  # cases that have ended; a store that is put back opens them again
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "person" and str(fact.detail.get("case", "")).startswith("absence."):
@@ -45,12 +46,13 @@ class EveryStateHasAnExit(Checker):
 
     def moment(self) -> None:
         for case in self.judge.ended:
+            self._over.add(case.id)
             if case.absence is not None and case.phase is Phase.DISMISSED and case.id not in self._closed:
                 self._closed.add(case.id)
                 self._left_at = self.world.now
         for case in self.judge.open:  # one that cannot be read for a while is not among them, and rests all the same
             if case.phase is Phase.ESCALATED:
-                self._rests.setdefault(case.id, self._told)
+                self._rests.setdefault(case.id, 0 if case.id in self._over else self._told)  # told when it rested first
             else:
                 self._rests.pop(case.id, None)
         self._told = len(self.run.mailbox.notices)
