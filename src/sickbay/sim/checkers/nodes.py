@@ -56,9 +56,10 @@ class ReturnedWell(Checker):
 class ExaminedAlone(Checker):
     """While a case examines its node nothing but the examination runs there: the node carries its mark and no job.
 
-    An object that was just made again has no mark, nor one whose platform has just forgotten it, and that news may be
-    UNSEEN_S late; whether a deep check then runs is for the door to see (platforms/kubernetes/verify.py does). A mark
-    that the case took over is as good as its own: a platform may forget that it was changed.
+    An object that was just made again has no mark, nor one whose platform has just forgotten it or was put back to
+    before it, and that news may be UNSEEN_S late; whether a deep check then runs is for the door to see
+    (platforms/kubernetes/verify.py does). A mark that the case took over is as good as its own: a platform may forget
+    that it was changed.
     """
 
     floor: ClassVar[float] = 300.0
@@ -71,6 +72,8 @@ class ExaminedAlone(Checker):
     def fact(self, fact: Fact) -> None:
         if fact.kind in ("rejoined", "forgot"):
             self._remade[fact.node] = fact.t
+        if fact.kind == "etcd-restored":
+            self._remade.update(dict.fromkeys(self.world.nodes, fact.t))
         if fact.kind == "cordon" and fact.detail.get("was"):
             self._taken_over[str(fact.detail["case"])] = str(fact.detail["was"])
         if fact.kind != "verify-start":
