@@ -10,6 +10,7 @@ import pytest
 
 from sickbay.model import Action, Case, JobPhase, NodeRecord, Notice, Phase, Place, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
+from sickbay.sim.backup import written_by_a_newer
 from sickbay.sim.jobs import SimJob
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_recovery
@@ -145,6 +146,24 @@ def test_a_number_comes_again_after_a_person_deleted_the_record(phase: Phase, ma
     store.create(replace(case, opened_at=case.opened_at + 600.0))
     ward.world.note("tick")
     assert bool(complaints(ward, "NumberedOnce")) == complained
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_number_comes_again_whose_unreadable_record_a_person_deleted_before_anything_was_done(marked: bool) -> None:
+    store = MemoryStore()
+    ward = unwatched(store=store)
+    case = a_case(Phase.WAITING, node=NODE)
+    store.create(case)
+    ward.judge.look()
+    if marked:
+        ward.run.platform.perform(Action(f"{case.id}/2", Verb.CORDON, Place(NODE)))
+    written_by_a_newer(store, Case, case.id)
+    ward.judge.look()
+    ward.world.note("person", NODE, act="delete-record", case=case.id)
+    store.lose(Case, case.id)
+    store.create(replace(case, opened_at=case.opened_at + 600.0))
+    ward.world.note("tick")
+    assert bool(complaints(ward, "NumberedOnce")) == marked
 
 
 def test_a_number_that_comes_again_without_a_person_is_never_forgiven() -> None:

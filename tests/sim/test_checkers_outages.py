@@ -156,6 +156,19 @@ def test_a_straggler_may_be_treated_when_the_others_have_been_back_for_half_an_h
     assert complaints(ward, "HealthyLeftAlone") == []
 
 
+@pytest.mark.parametrize(("later_s", "complained"), [(60.0, False), (1200.0, True)])
+def test_a_straggler_is_a_patient_until_it_is_up_again_and_then_its_absence_is_no_reason(
+    later_s: float, complained: bool
+) -> None:
+    ward = unwatched()
+    ward.world.network.cut([NODE], "power", 6000.0)
+    ward.passes(600.0)
+    ward.world.network.cut(names(8, 4), "power", 600.0)
+    ward.passes(5400.0 + later_s)  # its own power has been back for so long
+    treats(ward, verb=Verb.POWER_CYCLE)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
 @pytest.mark.parametrize("cut", [4, 2])
 def test_a_job_may_be_given_up_that_died_before_many_were_cut_off_or_after_a_few_were(cut: int) -> None:
     ward = unwatched(barren_limit=1)

@@ -41,6 +41,7 @@ class _Absent(Checker):
         self._silent: set[str] = set()
         self._down_before: set[str] = set()  # cut off when they did not answer anyway, for something of their own
         self._let_until: dict[str, float] = {}  # away with many, which people have closed: theirs for a while
+        self._patients: set[str] = set()  # stragglers that became patients before the cut ended, and are not up yet
 
     def fact(self, fact: Fact) -> None:
         names = [n for n in str(fact.detail.get("nodes", "")).split(",") if n]
@@ -51,6 +52,8 @@ class _Absent(Checker):
         if fact.kind in ("not-ready", "ready"):
             (self._silent.add if fact.kind == "not-ready" else self._silent.discard)(fact.node)
             self._down_before.discard(fact.node)
+        if fact.kind in ("ready", "boot"):
+            self._is_up(fact.node, fact.t)
         if fact.kind == "treat-start" and self.world.ailing(fact.node):  # away by our doing, for something of its own
             self._down_before.add(fact.node)
         if fact.kind == "mended":
@@ -76,6 +79,12 @@ class _Absent(Checker):
                 self._let_until.pop(name, None)
                 (self._earlier.discard if name in names else self._earlier.add)(name)
 
+    def _is_up(self, name: str, t: float) -> None:
+        self._silent.discard(name)
+        if name in self._patients:
+            self._patients.discard(name)
+            self.away[name] = t + AFTER_S
+
     def _exchange(self, node: SimNode) -> None:
         """Another machine: not cut off, or shown to nobody before that ends, and then it is no company."""
         if node.reachable and node.powered:
@@ -89,7 +98,9 @@ class _Absent(Checker):
             if self.cut_now[name] <= 0:
                 del self.cut_now[name]
         back = [name for name in names if name not in self.cut_now and name in self.away]
-        self.away.update(dict.fromkeys(back, t + AFTER_S))
+        late = {name for name in back if self.away[name] < t and name in self._silent}
+        self._patients |= late  # until they are up: a machine that has its power back takes minutes to boot
+        self.away.update(dict.fromkeys(set(back) - late, t + AFTER_S))
         members = self.members()  # who is left of the others is soon an ordinary patient
         for name in [n for n in self.cut_now if self.away.get(n) == float("inf") and n not in members]:
             later = t + (ENDS_S if name in self._earlier else STRAGGLES_S)

@@ -172,7 +172,7 @@ class NumberedOnce(Checker):
         for node in sorted({n for n in nodes if nodes.count(n) > 1}):
             self.complain(None, f"{node} has {nodes.count(node)} open cases")
         early = {c.id for c in self.judge.open if c.phase in (Phase.SUSPECTED, Phase.WAITING)}
-        self._idle = early - self._acted
+        self._idle = (early | self._idle & self._unread()) - self._acted
         for case in self.judge.open:
             self.exercised += case.id not in self._opened
             self._seen_at.setdefault(case.id, self.world.now)
@@ -180,6 +180,10 @@ class NumberedOnce(Checker):
             if first != case.opened_at:
                 self.complain(None, f"{case.id} was used for two cases")
                 self._opened[case.id] = case.opened_at
+
+    def _unread(self) -> set[str]:
+        """Cases that nobody can read just now: nothing is done in their name meanwhile."""
+        return {each.key for each in self.run.store.unread() if each.kind is Case}
 
     def _forget_since(self, taken: float) -> None:
         for case in [case for case, at in self._seen_at.items() if at >= taken]:
