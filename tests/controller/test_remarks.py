@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sickbay.core import explain
 from sickbay.model import NodeRecord, Notice
 from tests.builders import a_finding, a_node
 from tests.controller.door import Door, Pager, Shift
@@ -86,3 +87,22 @@ def test_each_remark_is_in_the_log_by_itself(caplog: pytest.LogCaptureFixture) -
     lines = [record.getMessage() for record in caplog.records if "remark" in record.getMessage()]
     assert [line.partition(" ")[0] for line in lines] == ["node=n001", "node=n029"]
     assert "n029 says something strange" in lines[1]
+
+
+def refused(node: str, why: str) -> Notice:
+    body = f"{node} is in the hands of a person: {why}.\nIt is asked for again every minute."
+    return Notice(f"{node}.1/3", "urgent", f"{node}: lost", body, f"{node}.1", alike="asked-again/CORDON")
+
+
+def test_different_refusals_of_one_verb_are_each_quoted_once_in_their_one_message() -> None:
+    many = [refused(f"n{n:02}", "a right is missing") for n in range(30)] + [refused("n40", "it carries a mark of x.1")]
+    notice = explain.alike(many)
+    assert (notice.title, notice.case, notice.level) == ("31 nodes cannot be closed for new work", "", "urgent")
+    assert notice.body.count("a right is missing") == 1
+    assert "n40 is in the hands of a person: it carries a mark of x.1." in notice.body
+    assert "n00.1, n01.1, " in notice.body
+    assert "n19.1 and 11 more." in notice.body
+
+
+def test_one_refusal_alone_keeps_its_words_and_its_case() -> None:
+    assert explain.alike([refused("n1", "a right is missing")]) == refused("n1", "a right is missing")

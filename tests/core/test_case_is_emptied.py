@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sickbay.core.admit import counts_as_failed
 from sickbay.core.decide import wake_at
 from sickbay.model import Archive, Done, Failed, Phase, Unguarded, Verb
 from tests.builders import a_case, a_context, a_latch, a_node, a_policy, a_record, an_action
@@ -55,6 +56,17 @@ def test_a_cordon_that_fails_goes_to_a_person_and_is_asked_for_again_but_not_at_
     bed.marked().answers(Done())
     assert bed.asks is None
     assert bed.case.cordon_version
+
+
+def test_a_cordon_that_is_refused_and_asked_for_again_does_not_count_for_the_breaker() -> None:
+    bed = Bedside().finds(NOW).grants().answers(Failed("a right is missing", lacks=True))
+    assert (bed.phase, bed.asks) == (Phase.ESCALATED, Verb.CORDON)
+    assert not counts_as_failed(bed.case)
+
+
+def test_a_drain_that_lacks_a_right_does_not_count_for_the_breaker_and_one_that_failed_does() -> None:
+    assert not counts_as_failed(draining_without_a_right().case)
+    assert counts_as_failed(busy("gpu-lost").waits(10.0).answers(Failed("there is no such node")).case)
 
 
 def draining_without_a_right() -> Bedside:

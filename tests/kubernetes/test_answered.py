@@ -47,7 +47,7 @@ def test_a_treatment_that_lacks_a_right_was_not_tried() -> None:
     assert isinstance(answered(ApiError(403, "Forbidden", RBAC, "POST /apis/batch/v1/jobs"), Verb.REBOOT), Unguarded)
 
 
-@pytest.mark.parametrize("verb", [Verb.DRAIN, Verb.RELEASE])
-def test_a_drain_or_a_release_that_lacks_a_right_is_told_at_once_and_is_worth_asking_again(verb: Verb) -> None:
+@pytest.mark.parametrize("verb", [Verb.CORDON, Verb.DRAIN, Verb.RELEASE])
+def test_a_cordon_a_drain_or_a_release_that_lacks_a_right_is_told_at_once_and_is_worth_asking_again(verb: Verb) -> None:
     outcome = answered(ApiError(403, "Forbidden", RBAC, "POST /api/v1/pods/x/eviction"), verb)
     assert outcome == Failed(rights.words(ApiError(403, "Forbidden", RBAC, "")), lacks=True)

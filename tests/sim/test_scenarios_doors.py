@@ -14,7 +14,7 @@ from sickbay.model import Before, Case, Done, Event, Failed, Finding, Phase, Pla
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.sim.removed import Removed, both, door, notices, row, wrapped
-from tests.sim.ward import Ward, a_policy
+from tests.sim.ward import Ward, a_policy, names
 
 SICK = "node-0005"
 HOUR, DAY = 3_600.0, 86_400.0
@@ -608,4 +608,31 @@ def test_a_drain_that_lacks_a_right_is_told_asked_again_and_taken_up_when_the_ri
     ward.world.services.back("rights")
     assert ward.until_ended(SICK).phase is Phase.RESOLVED
     assert ward.treatments(SICK) == ["RESET_GPU"]
+    ward.ends_well()
+
+
+# -- 20: one missing right is one thing to mend
+
+
+def test_one_right_missing_on_many_nodes_is_one_notice_and_when_it_is_back_they_are_treated() -> None:
+    """Each node was an escalation: from five on the breaker opened, and treatment began 55 minutes after it was
+    back; and each node was an urgent notice of its own."""
+    ward = Ward(24, policy=a_policy(max_out=Limit(), max_out_fleet=Limit(), at_once=Limit()))
+    sick = names(3, 6)
+    ward.world.services.fail("marks")
+    for name, kind in zip(sick, ("gpu_lost_79", "ecc_uncontained_95", "row_remap_pending_63") * 2, strict=True):
+        ward.world.strike(kind, name, 0, cure="reboot")
+    ward.passes(900.0)
+    cases = [case for name in sick if (case := ward.case(name)) is not None]
+    assert [case.phase for case in cases] == [Phase.ESCALATED] * len(sick)
+    urgent = [n for n in ward.run.mailbox.notices if n.level == "urgent"]
+    assert [n.title for n in urgent] == [f"{len(sick)} nodes cannot be closed for new work"]
+    assert "a right is missing: we cannot put our mark on" in urgent[0].body
+    assert all(case.id in urgent[0].body for case in cases)
+    assert "goes on by itself as soon as that works" in urgent[0].body
+    ward.world.services.back("marks")
+    ward.passes(900.0)
+    assert all(ward.treatments(name) for name in sick)
+    for name in sick:
+        ward.until_ended(name)
     ward.ends_well()

@@ -274,7 +274,7 @@ class Desk(Asking):
         if before is None or before.phase is not case.phase:
             _log_moves(before, case)
             self._seats_stale = True
-            self._escalated += case.phase is Phase.ESCALATED and not case.factor
+            self._escalated += admission.counts_as_failed(case)
             node = self._view.nodes.get(case.node)
             for job in node.jobs if node else ():
                 self._view.touch_job(job)

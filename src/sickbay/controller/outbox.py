@@ -61,7 +61,7 @@ class Outbox:
         self, notifiers: Sequence[Notifier], *, capacity: int = 10_000, remember: int = 10_000, gather_s: float = 0.0
     ) -> None:
         """`gather_s`: notices about one case that come within so many seconds are told as one; urgent ones never
-        wait. Those that are alike wait for each other as what nobody may touch does (core/bystander.py)."""
+        wait. Those that are alike, urgent or not, wait for each other as what nobody may touch (core/bystander.py)."""
         self._notifiers = {notifier.name: notifier for notifier in notifiers}
         self._lines = {name: _Line() for name in self._notifiers}
         self._capacity, self._remember, self._gather_s = capacity, remember, gather_s
@@ -153,7 +153,7 @@ class Outbox:
 
     def _is_ripe(self, letter: _Letter, now: float) -> bool:
         """With the lock held. Once it is, nothing more is put into it."""
-        if letter.notice.level != "urgent" and now < letter.ripe:
+        if _may_wait(letter.notice) and now < letter.ripe:
             return False
         if self._open.get(_subject(letter.notice)) == letter.notice.key:
             del self._open[_subject(letter.notice)]
@@ -171,7 +171,7 @@ class Outbox:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _due_at(self, name: str, letter: _Letter) -> float:
-        waits = letter.ripe if letter.notice.level != "urgent" else float("-inf")
+        waits = letter.ripe if _may_wait(letter.notice) else float("-inf")
         return max(self._lines[name].due, letter.due.get(name, float("-inf")), waits)
 
     def _due(self, name: str, now: float) -> list[_Letter]:
@@ -232,7 +232,12 @@ class Outbox:
 
 
 def _subject(notice: Notice) -> str:
-    return notice.case or notice.alike
+    return notice.alike or notice.case
+
+
+def _may_wait(notice: Notice) -> bool:
+    """What is urgent waits only for its like: a minute, for the same words about another node."""
+    return notice.level != "urgent" or bool(notice.alike)
 
 
 def _one(first: Notice, then: Notice) -> Notice:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from sickbay.core import undelivered
+from sickbay.core import machine, undelivered
 from sickbay.core.frozen import replace
 from sickbay.core.moment import how_long
 from sickbay.model import TREATMENTS, Case, Ledger, Node, Phase, Seat, Severity, Verb, When
@@ -346,6 +346,12 @@ def _with_grants_back(ledger: Ledger, held: Sequence[tuple[Seat, Case | None]], 
             times.remove(seat.since)
             windows[name] = tuple(times)
     return replace(ledger, windows=windows) if back else ledger
+
+
+def counts_as_failed(case: Case) -> bool:
+    """What the breaker counts. Not what is asked for again until it works: nothing was done to those nodes, and one
+    missing right would keep every other node from treatment long after it is back."""
+    return case.phase is Phase.ESCALATED and not case.factor and not machine.is_asked_again(case)
 
 
 def trip(ledger: Ledger, policy: Policy, escalated: int, now: float) -> Ledger:

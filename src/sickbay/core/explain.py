@@ -123,7 +123,23 @@ def lacks(case: Case, why: str, catalog: Catalog, at: float) -> Notice:
         f"It is asked for again every minute, and goes on by itself as soon as {until}: sickbay case show {case.id}.",
     ]
     title = f"{case.node}: {headline(case.diagnoses, catalog)} ({short})"
-    return Notice(f"{case.id}/{case.step}/lacks", "urgent", title, "\n".join(body), case.id, at)
+    return asked_again(Notice(f"{case.id}/{case.step}/lacks", "urgent", title, "\n".join(body), case.id, at), case)
+
+
+ASKED_AGAIN = "asked-again/"  # in Notice.alike, before the verb
+REFUSED_WORDS = {
+    Verb.CORDON: "cannot be closed for new work",
+    Verb.DRAIN: "cannot be emptied",
+    Verb.VERIFY: "cannot be examined",
+    Verb.RELEASE: "cannot be opened again",
+}
+
+
+def asked_again(notice: Notice, case: Case) -> Notice:
+    """What is refused and asked for again is refused on many nodes at once, mostly for one missing right: that is one
+    thing to mend, and one message."""
+    verb = case.pending.verb if case.pending is not None else None
+    return replace(notice, alike=f"{ASKED_AGAIN}{verb}") if verb in REFUSED_WORDS else notice
 
 
 def _is_known(case: Case) -> bool:
@@ -190,8 +206,28 @@ def alike(remarks: Sequence[Notice]) -> Notice:
     names = list(dict.fromkeys(remark.title.partition(": ")[0] for remark in remarks))
     if len(names) == 1:
         return first
+    if first.alike.startswith(ASKED_AGAIN):
+        return _many_refused(remarks, names)
     body = f"{len(names)} nodes show it and stay in service: {named(names)}.\nOf {names[0]}: {first.body}"
     return replace(first, title=f"{len(names)} nodes: {first.title.partition(': ')[2]}", body=body)
+
+
+MOST_WHYS = 3  # different refusals that are quoted
+
+
+def _many_refused(notices: Sequence[Notice], names: Sequence[str]) -> Notice:
+    """The words of a door name the right that is missing, and say what to do."""
+    first, whys = notices[0], dict[str, str]()
+    for notice in notices:
+        said = notice.body.partition("\n")[0]
+        whys.setdefault(said.replace(notice.title.partition(": ")[0], ""), said)
+    verb = Verb(first.alike.removeprefix(ASKED_AGAIN))
+    body = [
+        f"{len(names)} nodes {REFUSED_WORDS[verb]}. Their cases: {named([notice.case for notice in notices])}.",
+        *list(whys.values())[:MOST_WHYS],
+        first.body.partition("\n")[2],
+    ]
+    return replace(first, title=f"{len(names)} nodes {REFUSED_WORDS[verb]}", body="\n".join(body), case="")
 
 
 def doubted(node: str, doubt: Doubt, at: float) -> Notice:

@@ -281,6 +281,13 @@ def _place(case: Case, verb: Verb) -> Place:
     return Place(case.node)
 
 
+def is_asked_again(case: Case) -> bool:
+    """It rests with a person over a cordon or drain that is still asked for, every minute: that has not failed yet."""
+    if case.phase is not P.ESCALATED or case.pending is None or len(case.timeline) < 2:
+        return False
+    return VERB_OF.get(P(case.timeline[-2][0])) is case.pending.verb
+
+
 def next_rung(case: Case, allowed: frozenset[Verb]) -> Verb | None:
     """The weakest rung of the plan that is allowed and stronger than everything tried; None when there is none."""
     above = TREATMENTS.index(case.rung) + 1 if case.rung is not None else 0

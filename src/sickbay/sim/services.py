@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 #   subnet    no gang that starts finds its peers; those that run go on (shared.py)
 #   rights    our role may neither evict nor take marks off: who is asked to leave stays, what is closed stays closed,
 #             and we are told which right is missing
-SERVICES = ("api", "provider", "registry", "manager", "storage", "subnet", "rights")
+#   marks     our role may put no mark on a node, so none is closed; no storm draws it
+SERVICES = ("api", "provider", "registry", "manager", "storage", "subnet", "rights", "marks")
 
 
 class Services:

@@ -52,8 +52,9 @@ def _write(site: Site, node: NodeObject, ops: list[Op], done: Done) -> Outcome |
         if error.stale or error.not_found:
             return None
         if error.refused and not error.passing:
-            why = rights.words(error) if rights.is_missing(error) else error.said
-            return Failed(f"the API server refuses our write to {name}: {why}")
+            lacks = rights.is_missing(error)  # then core asks for it again until it is back
+            why = rights.words(error) if lacks else error.said
+            return Failed(f"the API server refuses our write to {name}: {why}", lacks=lacks)
         raise
     return done
 
@@ -110,15 +111,8 @@ def release(site: Site, action: Action) -> Outcome:
         if not ops:
             return done
         if answer := _write(site, node, ops, done):
-            return _lacking(answer)
+            return answer
     return Retry(BUSY_S, f"others keep changing the marks of {name}; ours is still on it")
-
-
-def _lacking(answer: Outcome) -> Outcome:
-    """Only a right is missing: told at once, and core asks for it again until it is back."""
-    if isinstance(answer, Failed) and rights.MISSING in answer.why:
-        return Failed(answer.why, lacks=True)
-    return answer
 
 
 def _settled(site: Site, action: Action, node: HeldNode | None) -> Outcome | None:

@@ -98,9 +98,9 @@ def answered(error: ApiError, verb: Verb) -> Outcome:
     """What an API server's refusal means for an action. A 403 is said as it is: RBAC or an admission policy."""
     if isinstance(error, Unreachable):
         return Retry(AGAIN_S, f"the API server does not answer: {error.said}")
-    if rights.is_missing(error) and verb in (Verb.DRAIN, Verb.RELEASE):  # told at once, and core asks for it again
+    if rights.is_missing(error) and verb in (Verb.CORDON, Verb.DRAIN, Verb.RELEASE):  # core asks for it again
         return Failed(rights.words(error), lacks=True)
-    if rights.is_missing(error) and verb not in (*TREATMENTS, Verb.CORDON):
+    if rights.is_missing(error) and verb not in TREATMENTS:
         return Retry(rights.AGAIN_S, rights.words(error))
     if error.refused and not error.passing:
         why = f"the API server refuses: {error.said}"

@@ -195,6 +195,8 @@ class SimulatedPlatform:
         if action.args.get("unless") == "opened" and node.mark and not node.closed and not node.gate:
             return Refuted(f"{node.name} carries our mark, and somebody has opened it")
         if not (node.mark == case and node.closed):
+            if self.world.services.is_away("marks"):
+                return Failed(f"a right is missing: we cannot put our mark on {node.name}", lacks=True)
             was = {"was": node.mark} if node.mark and node.closed else {}  # closed in our name already
             self._write_mark(node, case)
             sick, gate = not self.world.truly_healthy(node.name), node.gate

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Case, Ledger, NodeRecord, Pause, Phase, Recovery, RecoveryPhase
+from sickbay.model import Case, Ledger, NodeRecord, Notice, Pause, Phase, Recovery, RecoveryPhase
 from sickbay.sim.checkers.checker import Checker, is_shared
 from sickbay.sim.world import Fact
 
@@ -63,7 +64,7 @@ class EveryStateHasAnExit(Checker):
         cases = {c.value.id: c.value for c in self.run.store.list(Case)}
         for case in cases.values():
             if case.phase is Phase.ESCALATED:
-                told = {notice.case for notice in notices[0 if case.absence else self._rests.get(case.id, 0) :]}
+                told = self._told_of(notices[0 if case.absence else self._rests.get(case.id, 0) :])
                 known = case.id in told or (case.absence is not None and self._goes_on())
                 self.expect(known, None, f"{case.id} rests with a person, and no notice says so")
         marks = {mark for case in cases.values() for mark in (case.id, case.adopts)}
@@ -77,6 +78,12 @@ class EveryStateHasAnExit(Checker):
         self._verdicts_end(cases)
         self._suspicions_are_told(cases)
         self._stops_are_told(cases)
+
+    @staticmethod
+    def _told_of(notices: Sequence[Notice]) -> set[str]:
+        """Cases that a notice is about, or that one about many names."""
+        many = " ".join(notice.body for notice in notices if not notice.case)
+        return {notice.case for notice in notices} | set(re.findall(r"[\w.=-]+\.\d+", many))
 
     def _goes_on(self) -> bool:
         """Nodes that come and go together are one incident: people were told of it, and not yet that it is over."""
