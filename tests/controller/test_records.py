@@ -8,6 +8,7 @@ import pytest
 
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
+from sickbay.core.keeping import SOON_S
 from sickbay.errors import NotLeader
 from sickbay.model import Case, Command, Ledger, NodeRecord, Part, Pause, Phase, Recovery, RecoveryPhase, Verb
 from sickbay.stores.memory import MemoryStore
@@ -463,3 +464,27 @@ def test_a_ledger_that_an_older_leader_has_made_again_is_taken_back() -> None:
     stored = store.get(Ledger, "ledger")
     assert stored is not None
     assert (stored.epoch, stored.value.breaker) == (2, "ours")
+
+
+def test_what_a_job_waits_for_is_written_once_in_fifteen_seconds_however_often_it_changes() -> None:
+    store = FrugalStore()
+    records = lead(store)
+    records.put_recovery(a_recovery(), False)
+    records.flush(0.0)
+    first = store.get(Recovery, "llama")
+    assert first is not None
+    for second in range(1, 151):
+        records.put_recovery(a_recovery(refusal=f"needs 7 good nodes, {second} are known"), False, patience=SOON_S)
+        assert records.next_due(second) <= second + SOON_S
+        records.flush(second)
+    last = store.get(Recovery, "llama")
+    assert last is not None
+    assert last.version - first.version <= 10
+    assert last.value.refusal > "needs 7 good nodes, 135"
+
+
+def test_nobody_sleeps_past_a_write_that_was_put_after_the_last_flush() -> None:
+    records = lead(FrugalStore())
+    assert records.next_due(7.0) == float("inf")
+    records.put_recovery(a_recovery(), False, patience=SOON_S)
+    assert records.next_due(7.0) == 7.0 + SOON_S

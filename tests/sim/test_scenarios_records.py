@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from sickbay.model import Case, Ledger, Phase
-from sickbay.settings import Limit
+import pytest
+
+from sickbay.model import Case, Ledger, Phase, Recovery
+from sickbay.settings import ControllerSettings, Limit
 from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward, a_policy, names
 
@@ -125,21 +127,60 @@ def test_a_change_of_lead_while_a_machine_settles_does_not_begin_its_time_anew()
     assert ward.world.now - booted <= 120.0 + 5.0 + 20.0  # its 120 s, the gap, and what the Ledger may be behind
 
 
-def test_the_ward_list_is_never_more_than_fifteen_seconds_behind() -> None:
-    ward = Ward(store=Dear())
-    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
-    ward.until(lambda: ward.case(SICK) is not None)
-    behind: dict[str, float] = {}
-    while ward.case(SICK) is not None:
-        ward.passes(5.0)
-        known = ward.brains[0].controller
-        held = known.view.cases.get(SICK) if known else None
-        written = ward.case(SICK)
-        if held is None or written is None:
-            continue
-        same = (held.value.phase, held.value.refusal) == (written.phase, written.refusal)
-        behind["s"] = 0.0 if same else behind.get("s", 0.0) + 5.0
-        assert behind["s"] <= 20.0, f"{written.phase} on record, {held.value.phase} in truth"
+LAG_S = 15.0 + 1.0  # what docs promise, and the second in which it is looked at
+
+
+class Lag:
+    """For how long the store has said something else than the brain knows: phase, and what it waits for."""
+
+    def __init__(self, ward: Ward) -> None:
+        self.ward, self.behind, self.worst = ward, dict[str, float](), dict[str, float]()
+
+    def passes(self, seconds: float) -> Lag:
+        for _ in range(int(seconds)):
+            self.ward.passes(1.0)
+            brain = self.ward.brains[0].controller
+            if brain is None:
+                continue
+            for kind, shelf in ((Case, brain.view.cases), (Recovery, brain.view.recoveries)):
+                written = {getattr(s.value, "node", "") or s.value.job: s.value for s in self.ward.run.store.list(kind)}
+                for name, held in shelf.items():
+                    self._look(name, held.value, written.get(name))
+        return self
+
+    def _look(self, name: str, held: Case | Recovery, written: Case | Recovery | None) -> None:
+        same = written is None or (held.phase, held.refusal) == (written.phase, written.refusal)
+        self.behind[name] = 0.0 if same else self.behind.get(name, 0.0) + 1.0
+        if written is not None and self.behind[name] > self.worst.get(name, 0.0):
+            self.worst[name] = self.behind[name]
+        assert self.behind[name] <= LAG_S, (
+            f"{written and written.phase} on record, {held.phase} in truth: {held.refusal}"
+        )
+
+
+@pytest.mark.parametrize("idle_s", [60.0, 3600.0])
+@pytest.mark.parametrize("kind", ["gpu_lost_79", "row_remap_pending_63"])
+def test_the_ward_list_is_never_more_than_fifteen_seconds_behind(kind: str, idle_s: float) -> None:
+    """A draft with fifteen seconds of patience was written at the next pass, and the controller slept for a minute:
+    CORDONING was on record while its node was closed and waited for its job. A row that can wait has no near deadline."""
+    ward = Ward(store=Dear(), controller=ControllerSettings(idle_period_s=idle_s))
+    ward.submit(nodes=names(4, 3))
+    ward.passes(600.0)
+    ward.world.strike(kind, SICK, 0, cure="reboot")
+    lag = Lag(ward).passes(3600.0)
+    assert lag.worst, "nothing ever waited for its write: this proves nothing"
+
+
+def test_what_a_job_waits_for_is_never_more_than_fifteen_seconds_behind() -> None:
+    """It was kept in memory for as long as the phase went on: the words on record could be an hour old."""
+    ward = Ward(8, store=Dear())
+    ward.submit(nodes=names(1, 7))
+    ward.passes(600.0)
+    lag = Lag(ward)
+    for name in names(2, 3):  # each of them changes what it waits for
+        ward.world.strike("gpu_lost_79", name, 0, cure="replace")
+        lag.passes(900.0)
+    assert "llama" in lag.worst, "nothing that it waited for ever waited for its write: this proves nothing"
 
 
 def test_deleting_the_record_about_a_common_cause_hands_its_nodes_back_to_cases_of_their_own() -> None:

@@ -31,7 +31,7 @@ from sickbay.model import (
     Verb,
 )
 from sickbay.ports import Platform, Store
-from sickbay.settings import JobPolicy, Limit, Policy, Settings
+from sickbay.settings import ControllerSettings, JobPolicy, Limit, Policy, Settings
 from sickbay.sim.checkers import Judge
 from sickbay.sim.faults import Ailment, kinds
 from sickbay.sim.jobs import JobSpec, SimJob
@@ -125,7 +125,7 @@ class Ward:
 
     def __init__(
         self, nodes: int = 10, *, policy: Policy | None = None, jobs: JobPolicy | None = None, brains: int = 1,
-        store: Store | None = None, crew: Callable[[], Crew] = InlineCrew, **world: Any,
+        controller: ControllerSettings | None = None, store: Store | None = None, crew: Callable[[], Crew] = InlineCrew, **world: Any,
     ) -> None:  # fmt: skip
         quiet: dict[str, Any] = {"silent_failure": 0.0, "reboot_hangs": 0.0, "part_returns": 0.0}
         self.world = World(11, nodes, **{**quiet, **world})
@@ -137,10 +137,12 @@ class Ward:
             doors.append(Door(door, self.world))
             return doors[0]
 
+        settings = Settings(
+            policy=policy or a_policy(), jobs=jobs or JobPolicy(), controller=controller or ControllerSettings()
+        )
         self.run = WardRun(
-            self.world, Settings(policy=policy or a_policy(), jobs=jobs or JobPolicy()), wrap=wrap, clock=self.clock,
-            leader=lambda: SwarmLeader(self.lock), store=store,
-        )  # fmt: skip
+            self.world, settings, wrap=wrap, clock=self.clock, leader=lambda: SwarmLeader(self.lock), store=store
+        )
         self.run.make_crew = crew
         self.door = doors[0]
         self.judge = Judge(self.run)

@@ -53,6 +53,10 @@ class Draft:
             self.due, self.patience = min(self.due, watch + self.patience), None
         return watch >= self.due
 
+    def falls_due(self, watch: float) -> float:
+        """When it is written at the latest; what was put since the last flush counts from now."""
+        return self.due if self.patience is None else min(self.due, watch + self.patience)
+
     def hurry(self, patience: float) -> None:
         """More was put: of several that may wait, the most impatient counts."""
         self.patience = patience if self.patience is None else min(self.patience, patience)

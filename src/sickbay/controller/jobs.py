@@ -19,7 +19,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
 from sickbay.core.frozen import replace
-from sickbay.core.keeping import RARELY_S, owed
+from sickbay.core.keeping import NOW, RARELY_S, SOON_S, owed
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import Action, Case, Command, Cost, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
 from sickbay.ports import Stored
@@ -84,8 +84,9 @@ class JobDesk(Asking):
         d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
         if d.recovery is None:
             return
-        if stored is None or s.commands or _is_worth_keeping(stored.value, d.recovery):
-            self._records.put_recovery(d.recovery, d.ended, [c.id for c in s.commands])
+        patience = NOW if stored is None or s.commands else _patience(stored.value, d.recovery)
+        if patience is not None:
+            self._records.put_recovery(d.recovery, d.ended, [c.id for c in s.commands], patience=patience)
         if not d.ended:
             known = self._view.recoveries[job_id]
             self._view.recoveries[job_id] = Stored(d.recovery, known.version, known.epoch)
@@ -392,6 +393,9 @@ IN_MEMORY = ("job_step", "progressed", "refusal", "entered")  # of a phase that 
 _on_record = attrgetter(*(field.name for field in fields(Recovery) if field.name not in IN_MEMORY))
 
 
-def _is_worth_keeping(before: Recovery, after: Recovery) -> bool:
-    """A further step of a running job is kept in memory, and that it waits; the store hears of transitions."""
-    return bool(_on_record(before) != _on_record(after))
+def _patience(before: Recovery, after: Recovery) -> float | None:
+    """For how long what changed may wait for another write; None: it is kept in memory, as a further step of a running
+    job is. The store hears of transitions at once, and of what a job waits for in time for whoever reads the list."""
+    if _on_record(before) != _on_record(after):
+        return NOW
+    return SOON_S if before.refusal != after.refusal else None

@@ -355,7 +355,7 @@ class Controller:
     # -- sleeping
 
     def _plan_sleep(self, now: Now) -> float:
-        """Until the next deadline or ask. Short sleeps only while one is near: a far one needs no close watch."""
+        """Until the next deadline, ask or write. Short sleeps only while one is near: a far one needs no close watch."""
         self._planned = 0.0
         if self.containment.rests("rule", LEDGER, now):  # nothing that is decided can be written: no haste
             self._planned = self._settings.controller.period_s
@@ -366,7 +366,8 @@ class Controller:
             ahead = at - self._watch
             near = ahead < NEAR_PERIODS * limits.idle_period_s and not (at == due and self.view.looks_again_next())
             longest = limits.period_s if near else limits.idle_period_s
-            self._planned = min(max(0.05, ahead), longest)
+            write = self.records.next_due(self._watch) - self._watch
+            self._planned = min(max(0.05, min(ahead, write)), longest)
         return self._planned
 
     def _next_ask(self) -> float:

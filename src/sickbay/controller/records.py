@@ -375,6 +375,10 @@ class Records:
                 self._write(drafts, due)
         return LEDGER in due
 
+    def next_due(self, watch: float) -> float:
+        """When the next of what waits falls due: nobody may sleep longer, or the ward list is older than promised."""
+        return min((draft.falls_due(watch) for draft in self._drafts.values()), default=float("inf"))
+
     def _write(self, drafts: list[Draft], due: dict[tuple[str, str], Draft]) -> None:
         ready = [draft for draft in drafts if self._is_ready(draft, due)]
         for draft, version in zip(ready, self._writers.write(ready, self.epoch), strict=True):
