@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sickbay.errors import ApiError
@@ -95,6 +96,16 @@ def test_nobody_writes_in_another_persons_name(there: Installed, a_record: Calla
     words = said(ana, a_record(there, there.user("ben")))
     assert f"by must be who you are, {there.user('ana')}, not {there.user('ben')}" in words
     assert said(ana, a_record(there, there.user("ana"))) == ""
+
+
+@pytest.mark.parametrize("a_record", [a_pause, a_command])
+def test_nobody_hides_another_persons_name_in_the_form_of_long_records(
+    there: Installed, a_record: Callable[[Installed, str], Body]
+) -> None:
+    """`by` was mallory's, and the line in `record.json`, which counted, said the boss: a REPLACE was approved."""
+    body = a_record(there, there.user("ana"))
+    body["record"]["json"] = msgspec.json.encode({**body["record"], "by": there.user("ben")}).decode()
+    assert "record.json is only for cases and recoveries" in said(there.api("ana"), body)
 
 
 def test_who_changes_what_another_asked_for_answers_for_it(there: Installed, api: Api) -> None:

@@ -177,10 +177,7 @@ class KubernetesStore:
         records.refuse_delete(kind)
         self._open()
         with self._plain_words(f"{kind.__name__} {key}"):
-            if not self._delete(kind, name_of(key)):
-                for found in self._misnamed(kind):
-                    if key_in(kind, found) == key:
-                        self._delete(kind, found.metadata.name)
+            self._delete_all(kind, key)
 
     def prune(self, older_than: float) -> int:
         self._open()
@@ -380,7 +377,7 @@ class KubernetesStore:
         left = []
         for command in commands:
             try:
-                self._delete(Command, name_of(command))
+                self._delete_all(Command, command)
                 self._doomed.discard(command)
             except ApiError as error:
                 log.warning("command %s was carried out but not deleted yet: %s", command, error)
@@ -397,6 +394,13 @@ class KubernetesStore:
         again = [stored.value.id for stored in found if stored.value.id in consumed]
         self._remove_consumed(again)
         return [stored for stored in found if stored.value.id not in consumed]
+
+    def _delete_all(self, kind: type[Any], key: str) -> None:
+        """Whatever people have called the object."""
+        if not self._delete(kind, name_of(key)):
+            for found in self._misnamed(kind):
+                if key_in(kind, found) == key:
+                    self._delete(kind, found.metadata.name)
 
     def _delete(self, kind: type[Any], name: str, uid: str = "") -> bool:
         """True if it was there."""

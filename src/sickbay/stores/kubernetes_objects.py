@@ -138,7 +138,10 @@ def _packed(record: bytes, cluster: str) -> bytes:
 
 
 def unpacked(kind: type[Any], raw: bytes) -> bytes:
-    """The record itself, in whichever form it was written."""
+    """The record itself, in whichever form it was written. What people may write by hand is never unpacked: a Command
+    said `by: mallory` to the admission policy, and `by: the-boss` in its line."""
+    if not issubclass(kind, LONG):
+        return raw
     try:
         line = msgspec.json.decode(raw, type=_Line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -172,14 +175,14 @@ class _Keyed(msgspec.Struct):
 
 
 def key_in(kind: type[Any], found: Object) -> str:
-    """ "" if nobody can tell."""
-    if found.key or kind not in records.PEOPLE:
+    """ "" if nobody can tell. Of people's records what they ask for counts, and not what they file it under."""
+    if kind not in records.PEOPLE:
         return found.key
     try:
         inside = msgspec.json.decode(found.record, type=_Keyed)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
-    return inside.id if kind is Command else inside.scope
+        return found.key
+    return (inside.id if kind is Command else inside.scope) or found.key
 
 
 def _labels(value: Value, ended: bool, consumed: bool) -> dict[str, str]:
