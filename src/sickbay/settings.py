@@ -325,7 +325,7 @@ class KubernetesSettings:
     prefix: str = "gpu-healthcheck.aws-samples.io"
     """Prefix of our labels, taints and annotations: the original suite's, so that its users' queries keep working."""
     gpu_selector: str = "nvidia.com/gpu.present=true"
-    """Label selector of the nodes we look after. Others are never read nor written."""
+    """Label selector of the nodes we look after. Of others only those are read, once, that still carry our mark."""
     gpu_resource: str = "nvidia.com/gpu"
     """The resource that GPUs are counted by."""
     pool_labels: tuple[str, ...] = (

@@ -19,6 +19,7 @@ from sickbay.platforms.kubernetes import watching
 from sickbay.platforms.kubernetes.cordon import cordon, release
 from sickbay.platforms.kubernetes.sight import look
 from sickbay.platforms.kubernetes.site import Site
+from sickbay.platforms.kubernetes.strays import without
 from sickbay.platforms.kubernetes.watching import STRAY_S, Eyes
 from testbed.cluster import Cluster
 from testbed.fleet import gpu_node
@@ -57,6 +58,7 @@ class Scene:
     def __init__(self, api: Api) -> None:
         word = secrets.token_hex(4)
         self.mine, self.selector = {"test.example/scene": word}, f"test.example/scene={word}"
+        self.home = f"home-{word}"  # marks of other tests are another Sickbay's
         self.api, self.clock = api, StageClock()
         self.opened: list[Eyes | Api] = []  # closed after the test, last first
 
@@ -65,7 +67,8 @@ class Scene:
         return by
 
     def site(self, by: Api | None = None, **settings: Any) -> Site:
-        return a_site(by or self.api, self.clock, gpu_selector=self.selector, **settings)
+        settings = {"namespace": self.home, "gpu_selector": self.selector, **settings}
+        return a_site(by or self.api, self.clock, **settings)
 
     def eyes(self, by: Api | None = None, conditions: tuple[str, ...] = (), **more: Any) -> Eyes:
         made = Eyes(self.site(by, conditions=conditions), **more)
@@ -314,6 +317,53 @@ def test_a_node_of_ours_that_lost_the_label_of_its_last_gpu_is_looked_after_unti
     assert ours in {node.name for node in eyes.observe().nodes}
     release(site, act(Verb.RELEASE, ours, cancel="1"))
     until(lambda: let_go(told, ours, scene), "once released it is let go")
+
+
+def test_a_marked_node_that_lost_its_label_before_we_looked_is_found_and_looked_after(
+    scene: Scene, nodes: Nodes, api: Api
+) -> None:
+    """Only the process that had seen the label go followed it: after a failover its case had no node, and after a fresh
+    install its cordon stayed for ever without a word."""
+    ours, theirs, well = nodes(3, labels=scene.mine)
+    site = scene.site()
+    cordon(site, act(Verb.CORDON, ours))
+    cordon(scene.site(namespace="another-sickbay"), act(Verb.CORDON, theirs))
+    unlabel: dict[str, str | None] = dict.fromkeys(scene.mine)
+    for name in (ours, theirs, well):
+        label(api, name, **unlabel)
+    told = told_by(eyes := scene.eyes())
+    assert {node.name: node.mark for node in eyes.observe().nodes} == {ours: f"{ours}.1"}
+    lose_gpu(api, ours, left=0)
+    until(lambda: told.of(ours) and told_again(told, ours, scene).gpus_allocatable == 0, "it is followed", 20, 0.2)
+    release(site, act(Verb.RELEASE, ours, cancel="1"))
+    until(lambda: let_go(told, ours, scene), "once released it is let go")
+
+
+def test_a_node_that_has_its_label_again_is_seen_as_any_other(scene: Scene, nodes: Nodes, api: Api) -> None:
+    (ours,) = nodes(1, labels=scene.mine)
+    cordon(scene.site(), act(Verb.CORDON, ours))
+    label(api, ours, **dict.fromkeys(scene.mine))
+    told = told_by(eyes := scene.eyes())
+    label(api, ours, **scene.mine)
+    until(lambda: told.of(ours), "the watch shows it")
+    assert [node.mark for node in eyes.observe().nodes] == [f"{ours}.1"]
+    assert told.deletions(ours) == []
+
+
+@pytest.mark.parametrize(
+    ("selector", "asked"),
+    [
+        ("nvidia.com/gpu.present=true", "!nvidia.com/gpu.present"),
+        ("nvidia.com/gpu.present==true", "!nvidia.com/gpu.present"),
+        ("nvidia.com/gpu.present", "!nvidia.com/gpu.present"),
+        ("a=b,c=d", ""),
+        ("a in (b, c)", ""),
+        ("!a", ""),
+        ("a!=b", ""),
+    ],
+)
+def test_nodes_that_lost_the_label_are_asked_for_by_what_they_lack(selector: str, asked: str) -> None:
+    assert without(selector).get("labelSelector", "") == asked
 
 
 def told_again(told: Told, name: str, scene: Scene) -> Node:

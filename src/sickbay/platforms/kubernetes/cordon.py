@@ -30,7 +30,8 @@ def cordon(site: Site, action: Action, known: NodeObject | None = None) -> Outco
         node = node or site.api.find(names.node(name), NodeObject)
         if node is None:
             return awaited(name)
-        why, ops = _refusal(site, action, node), marks.cordon_ops(node, site.keys, case, adopts)
+        why = _refusal(site, action, node)
+        ops = marks.cordon_ops(node, site.keys, case, adopts, site.settings.namespace)
         if fresh and why:
             return Failed(why)
         if unless and (opened := _is_open(site, action, node)):

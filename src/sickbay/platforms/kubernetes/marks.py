@@ -52,11 +52,13 @@ class HeldNode(NodeObject):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What we found when we closed the node. `out_of_service`: that taint is ours too."""
+    """What we found when we closed the node. `out_of_service`: that taint is ours too. `home`: the namespace of the
+    Sickbay that closed it; "" by an earlier version."""
 
     unschedulable: bool = False
     annotations: dict[str, str | None] | None = None
     out_of_service: bool = False
+    home: str = ""
 
     def value(self, key: str) -> str | None:
         return (self.annotations or {}).get(key)
@@ -153,11 +155,11 @@ def in_service(node: HeldNode, keys: Keys) -> HeldNode:
 # --- patches ----------------------------------------------------------------------------------------------------------
 
 
-def cordon_ops(node: NodeObject, keys: Keys, case: str, adopts: str = "") -> list[Op]:
+def cordon_ops(node: NodeObject, keys: Keys, case: str, adopts: str = "", home: str = "") -> list[Op]:
     """Close the node in the name of `case`; empty when it is. `adopts`: a mark of ours that it takes the place of."""
     if is_closed(node, keys, case):
         return []
-    found = find(node, keys, case, adopts)
+    found = replace(find(node, keys, case, adopts), home=home)
     ops = [same("/metadata/uid", node.metadata.uid), *_room(node)]
     ops += annotate(node, keys.case, case) + annotate(node, keys.before, write_found(found))
     for key in _free(node):

@@ -20,7 +20,7 @@ from sickbay.kube import names
 from sickbay.kube.objects import Anything, Meta, NodeObject, NodeSpec, PodObject
 from sickbay.kube.watch import Gone, Put, Reflector, Synced
 from sickbay.model import Change, Fleet, Job, JobChanged, JobPhase, Node, NodeChanged, NodeDeleted, Progress
-from sickbay.platforms.kubernetes import marks, sight
+from sickbay.platforms.kubernetes import marks, sight, strays
 from sickbay.platforms.kubernetes.claims import Expiry
 from sickbay.platforms.kubernetes.clerk import Clerk
 from sickbay.platforms.kubernetes.gangs import bare, index
@@ -72,11 +72,11 @@ class Eyes:
         self._nodes: dict[str, Seen] = {}
         self._tenants: dict[str, dict[str, Tenant]] = {}  # node -> pod uid -> tenant
         self._where: dict[str, str] = {}  # pod uid -> node
-        self._strays: dict[str, Gone] = {}  # marked nodes that are not selected any more
+        self._strays: dict[str, Gone] = {}  # marked nodes that are not selected (any more)
         self._ours: set[str] = set()  # jobs that have been on a node of ours
         self._sinks: list[Sink] = []
         self._telling = False  # nothing is told before everything was listed: a node without its pods looks free
-        self._started = False
+        self._started = self._sought = False
         self._clerk = Clerk(site.clock)
         self._claims = Expiry(site, self._clerk)
         self._gatekeeper = Gatekeeper(site, may_close)
@@ -110,6 +110,7 @@ class Eyes:
         """Waits until everything was listed once; from then on what is kept. Unreachable when that takes too long."""
         self.start()
         self._wait()
+        self._seek()
         with self._job_lock, self._lock:
             self._telling = True
             nodes = tuple(seen.node for seen in self._nodes.values())
@@ -219,6 +220,28 @@ class Eyes:
                 self._clerk.at(0.0, ("stray", gone.name), lambda: self._follow(gone))
                 return
         self._drop_node(gone)
+
+    def _seek(self) -> None:
+        """Once: those that lost their label before we began to watch. Whoever followed them is not there any more."""
+        for name in () if self._sought else strays.marked(self._site):
+            self._adopt(name)
+        self._sought = True
+
+    def _adopt(self, name: str) -> None:
+        found = sight.read(self._site, name)
+        if found is None or not strays.is_ours(self._site, found[0]):
+            return
+        node, pods = found
+        stray = Gone(name, "", node.metadata.uid, node.metadata.version)
+        with self._lock:
+            if name in self._nodes:
+                return
+            tenants = [t for t in (self._tenant(pod) for pod in pods) if t is not None]
+            shown = show(self._site, node, tenants, self._memory, self.gangs.known_as)
+            self._nodes[name], self._strays[name] = Seen(shown.node, slim(self._site, node)), stray
+            self._tell(NodeChanged(shown.node))
+        self._witness_later(node.spec.provider_id, self._witness_s[0], away=not shown.node.ready)
+        self._clerk.at(STRAY_S, ("stray", name), lambda: self._follow(stray))
 
     def _follow(self, stray: Gone) -> None:
         """One that the watch no longer shows: looked at from time to time, until it is gone or not ours any more."""
