@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from sickbay.errors import UserError
 from sickbay.sim import storm
 from sickbay.sim.check import play
+from sickbay.sim.shape import two_gangs
 from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
@@ -46,6 +49,36 @@ def test_switching_one_kind_on_moves_no_other() -> None:
 
     seed = next(s for s in SEEDS if len(brewed(s, {"cut-control", "provider-away"})[1]) == 2)
     assert cuts({"cut-control"}) == cuts({"cut-control", "provider-away"}) != []
+
+
+def test_the_end_of_a_capacity_block_takes_one_whole_pool_and_nothing_of_another() -> None:
+    """Each node drew a pool of its own, and a pool practically never ended."""
+    for seed in SEEDS:
+        world = World(seed, 14, pools={"default": 9, "small": 3, "pair": 2})
+        storm.block_ends(storm.Sky(world, MemoryStore(), Random(seed), world.now + HOUR))
+        gone = {n.name for n in world.nodes.values() if n.gone}
+        pools = {world.nodes[name].pool for name in gone}
+        assert len(pools) == 1
+        assert len(gone) == {"default": 3, "small": 3, "pair": 2}[pools.pop()]
+
+
+BUILT = {"witness", "agent-reboots", "fenced", "told-by-pods", "unmanaged"}
+
+
+def test_how_a_trial_is_built_is_drawn_by_the_seed_and_is_plain_without_weather() -> None:
+    jobs = two_gangs()
+    worlds = [World(seed, 4) for seed in SEEDS]
+    for world in worlds:
+        storm.lay_out(world, BUILT)
+    assert {world.provider_tells for world in worlds} == {True, False}
+    assert {world.network.reboots_by for world in worlds} == {"agent", "provider"}
+    drawn = [storm.declared(seed, jobs, BUILT) for seed in SEEDS]
+    assert {job.fenced for row in drawn for job in row} == {True, False}
+    assert {job.told_by for row in drawn for job in row} == {"pods", "storage"}
+    assert {sum(job.managed for job in row) for row in drawn} == {1, 2}  # never all of them are somebody else's
+    storm.lay_out(worlds[0], ())
+    assert (worlds[0].provider_tells, worlds[0].network.reboots_by) == (False, "provider")
+    assert storm.declared(0, jobs, ()) == jobs
 
 
 def test_weather_is_asked_for_by_name_and_a_wrong_name_is_refused_in_words() -> None:

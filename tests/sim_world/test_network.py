@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.model import Action, Before, Done, JobPhase, Lost, Node, Outcome, Place, Retry, Started, Verb
+from sickbay.model import (
+    Action,
+    Before,
+    Change,
+    Done,
+    JobPhase,
+    Lost,
+    Node,
+    NodeChanged,
+    Outcome,
+    Place,
+    Retry,
+    Started,
+    Verb,
+)
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.sim.jobs import JobSpec, SimJob
 from sickbay.sim.network import EVICT_AFTER_S
@@ -186,6 +200,15 @@ def test_a_reboot_reaches_a_node_out_of_reach_only_by_its_provider(by: str, arri
     assert isinstance(asked(world, Verb.REBOOT), Started if arrives else Retry)
 
 
+def test_a_reboot_by_the_agent_does_not_reach_a_host_that_is_down() -> None:
+    world = fleet()
+    world.network.reboots_by = "agent"
+    world.strike("host_crash", ONE, cure="reboot")
+    world.run_for(60.0)
+    assert isinstance(asked(world, Verb.REBOOT), Retry)
+    assert kinds(world, "treat-start") == []
+
+
 def test_a_node_that_booted_in_the_dark_shows_its_old_boot_until_it_is_heard_again() -> None:
     world = fleet()
     boot = world.nodes[ONE].boot_id
@@ -222,6 +245,50 @@ def test_steps_told_by_pods_are_not_seen_while_the_first_one_is_out_of_reach() -
     world.run_for(240.0)
     assert SimulatedPlatform(world).observe().jobs[0].step == told
     assert job.step(world.now) > told
+
+
+def test_what_a_fenced_jobs_old_ranks_write_counts_until_its_next_attempt_has_begun() -> None:
+    """A restart after the second attempt had failed would have begun from a checkpoint of the first one."""
+    world = fleet()
+    job = gang(world, names(0, 4), fenced=True)
+    world.network.cut(names(0, 4), "control")
+    world.run_for(EVICT_AFTER_S + 60.0)
+    job.settle(world.now)
+    newest = job.newest_checkpoint()
+    assert newest is not None
+    world.gangs.restart("train#4", job, 2, newest.step, tuple(names(4, 4)))
+    world.run_for(3600.0)
+    world.gangs.stop(job, "owner")
+    assert job.orphans
+    assert not job.still_writes
+    reached = job.step(world.now)
+    world.run_for(7200.0)
+    job.settle(world.now)
+    assert {c.attempt for c in job.checkpoints if c.step > newest.step} == {2}
+    assert job.last_step(world.now)[0] == reached
+
+
+def test_the_providers_word_is_shown_also_when_only_the_work_on_the_node_has_changed() -> None:
+    world = fleet(provider_tells=True)
+    gang(world, names(0, 4))
+    door, told = SimulatedPlatform(world), list[Change]()
+    door.watch(told.append)
+    world.network.cut([ONE], "control")
+    world.run_for(EVICT_AFTER_S + 120.0)
+    assert [c.node.machine for c in told if isinstance(c, NodeChanged) and c.node.name == ONE][-1] == "running"
+    assert not shown(world).ready
+
+
+def test_what_the_provider_says_of_a_node_that_does_not_answer_is_told_when_it_can_be_asked_again() -> None:
+    world = fleet(provider_tells=True)
+    door, told = SimulatedPlatform(world), list[Change]()
+    door.watch(told.append)
+    world.services.fail("provider", 600.0)
+    world.network.cut([ONE], "power")
+    world.run_for(300.0)
+    assert shown(world).machine == ""
+    world.run_for(400.0)
+    assert [c.node.machine for c in told if isinstance(c, NodeChanged)][-1] == "off"
 
 
 # -- the data plane, and both

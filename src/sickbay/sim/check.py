@@ -61,6 +61,7 @@ class Trial:
             seed, silent_failure=self.rng.choice((0.0, 0.1, 0.3)),
             reboot_hangs=self.rng.choice((0.0, 0.1)), part_returns=self.rng.choice((0.0, 0.5)), stock=40,
         )  # fmt: skip
+        storm.lay_out(self.world, weather)
         self.mood = Mood(pick(Random(f"swarm/{seed}")), Random(f"mood/{seed}"))
         self.clock = SwarmClock(self.world, self.mood)
         lock = Lock(self.world, self.mood)
@@ -100,7 +101,7 @@ class Trial:
 
     def _submit(self) -> None:
         bug = self.rng.choice((-1, -1, 700))
-        for spec in self.shape.jobs or shape.two_gangs(bug):
+        for spec in storm.declared(self.seed, self.shape.jobs or shape.two_gangs(bug), self.weather):
             self.world.submit(spec)
 
     def _pass(self, until: float) -> None:

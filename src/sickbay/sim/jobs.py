@@ -138,11 +138,15 @@ class SimJob:
     @property
     def still_writes(self) -> bool:
         """Given up, and yet a whole gang of it makes steps where nobody reaches it."""
-        return any(o.pace is not None for o in self.orphans)
+        return bool(self._writers())
+
+    def _writers(self) -> list[Orphans]:
+        """Ranks that were given up and write what counts: until a later attempt has begun."""
+        return [o for o in self.orphans if o.pace is not None and o.attempt == self.attempt and not self.live]
 
     def last_step(self, now: float) -> tuple[int, float]:
         """The newest step that anybody can see, and when it was finished: by ranks given up too."""
-        paces = [self.pace, *(o.pace for o in self.orphans if o.pace is not None and not self.live)]
+        paces = [self.pace, *(o.pace for o in self._writers() if o.pace is not None)]
         newest = max(paces, key=lambda pace: pace.step(now))
         return min(newest.step(now), self.spec.total_steps), newest.step_time(now)
 
@@ -166,7 +170,7 @@ class SimJob:
 
     def _settle_orphans(self, now: float) -> None:
         """What ranks that were given up have written counts until a later attempt has begun."""
-        for orphans in self.orphans if not self.live else ():
+        for orphans in self._writers():
             newest = self.checkpoints[-1].step if self.checkpoints else self.spec.first_step
             written = orphans.pace.checkpoints(newest, now) if orphans.pace else ()
             self.checkpoints += [Checkpoint(step, at, orphans.attempt) for step, at in written]

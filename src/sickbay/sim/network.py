@@ -47,7 +47,7 @@ class Network:
         self.world = world
         self.cuts: list[Cut] = []  # those in force
         self._mended_at = float("-inf")  # all of them, and those still to come
-        self.reboots_by = "provider"  # or "agent": then a REBOOT does not reach a node that is out of reach
+        self.reboots_by = "provider"  # or "agent": then a REBOOT reaches no node that is down or out of reach
 
     # -- sets ---------------------------------------------------------------------------------------------------------
 
@@ -213,8 +213,10 @@ class Network:
         node.dark_since = self.world.now
 
     def reaches(self, verb: Verb, node: SimNode) -> bool:
-        """A reset is done on the node; power and machines are the provider's, or the BMC's, whatever the network."""
-        return self.by_provider(verb) or node.reachable
+        """A reset is done on the node, and so may a reboot be: by an agent that a dead host does not have. Power and
+        machines are the provider's, or the BMC's, whatever the network."""
+        by_agent = verb is Verb.REBOOT and not self.by_provider(verb)
+        return self.by_provider(verb) or (node.answers if by_agent else node.reachable)
 
     def by_provider(self, verb: Verb) -> bool:
         return verb in (Verb.POWER_CYCLE, Verb.REPLACE) or (verb is Verb.REBOOT and self.reboots_by == "provider")

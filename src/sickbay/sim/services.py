@@ -55,6 +55,14 @@ class Services:
         waiting, self._waiting[name] = self._waiting[name], []
         for act in waiting:
             act()
+        if name == "provider" and self.world.provider_tells:
+            self._told_again()
+
+    def _told_again(self) -> None:
+        """What the provider says of machines that do not answer is shown again."""
+        for node in self.world.nodes.values():
+            if node.present and not node.ready:
+                self.world.touch(node)
 
     def all_back(self) -> None:
         for name in tuple(self._away):

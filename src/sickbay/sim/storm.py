@@ -8,8 +8,8 @@ calm. Nothing here may look at what the controller believes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
@@ -17,12 +17,14 @@ from sickbay.errors import UserError
 from sickbay.model import Case, NodeRecord, Status
 from sickbay.sim import backup
 from sickbay.sim.backup import Backup, Restorable
+from sickbay.sim.jobs import JobSpec
 from sickbay.sim.outsiders import GRAVE, SOURCES
 from sickbay.sim.rollouts import BAD_AGENTS
 from sickbay.sim.world import World
 
 CUT_S = (120.0, 600.0, 7_200.0, 14_400.0)
 SHARES = (0.1, 0.4, 1.0)
+REQUEUE_S = 60.0  # a scheduler of its own has a job that failed running again so soon, where it finds room
 
 
 @dataclass(slots=True)
@@ -138,8 +140,8 @@ def spot_reclaimed(sky: Sky) -> None:
 
 def block_ends(sky: Sky) -> None:
     """A pool, or a third of the only one."""
-    pools = sorted({n.pool for n in sky.world.nodes.values()})
-    names = sorted(n.name for n in sky.world.nodes.values() if n.pool == sky.rng.choice(pools))
+    pool = sky.rng.choice(sorted({n.pool for n in sky.world.nodes.values()}))
+    names = sorted(n.name for n in sky.world.nodes.values() if n.pool == pool)
     sky.world.capacity.block_ends(names if len(names) < 4 else names[-len(names) // 3 :], 10_800.0)
 
 
@@ -217,7 +219,13 @@ WEATHER: Mapping[str, Kind] = {
     "rollout-agent": Kind(0.15, 1, partial(rollout, "agent")),
     "rolled-back": Kind(0.15, 2, rolled_back),
     "liars": Kind(0.3, 6, liars),
+    # how the trial is built
     "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
+    "witness": Kind(0.4, 1, nothing),  # the platform shows what the provider says of a machine that does not answer
+    "agent-reboots": Kind(0.3, 1, nothing),  # a REBOOT is done by the node's agent, and reaches no node that is silent
+    "fenced": Kind(0.4, 1, nothing),  # jobs whose checkpoints are kept apart by attempt
+    "told-by-pods": Kind(0.3, 1, nothing),  # jobs whose steps nobody sees while their first rank is out of reach
+    "unmanaged": Kind(0.3, 1, nothing),  # a job that its own scheduler looks after, and we do not
 }
 BORNE: frozenset[str] = frozenset(WEATHER)  # less those that the brain does not bear yet
 
@@ -238,6 +246,32 @@ def has(seed: int, name: str, kinds: Collection[str]) -> bool:
     return name in kinds and _stream(seed, name).random() < WEATHER[name].chance
 
 
+def lay_out(world: World, kinds: Collection[str]) -> None:
+    """What a fleet has from the start, whatever befalls it."""
+    world.provider_tells = has(world.seed, "witness", kinds)
+    world.network.reboots_by = "agent" if has(world.seed, "agent-reboots", kinds) else "provider"
+
+
+def declared(seed: int, jobs: Sequence[JobSpec], kinds: Collection[str]) -> tuple[JobSpec, ...]:
+    """These jobs as their owners submit them: what they say of some of them, and which one is not ours."""
+    said = {"fenced": {"fenced": True}, "told-by-pods": {"told_by": "pods"}}
+    for name, change in said.items():
+        if has(seed, name, kinds):
+            rng = _drawn(seed, name)
+            jobs = [replace(job, **change) if rng.random() < 0.6 else job for job in jobs]  # type: ignore[arg-type]
+    if has(seed, "unmanaged", kinds):
+        theirs = _drawn(seed, "unmanaged").choice(jobs)
+        jobs = [replace(job, managed=False, requeue_s=REQUEUE_S) if job is theirs else job for job in jobs]
+    return tuple(jobs)
+
+
+def _drawn(seed: int, name: str) -> Random:
+    """The stream of a kind that a seed has, behind what decided that."""
+    rng = _stream(seed, name)
+    rng.random()
+    return rng
+
+
 def _stream(seed: int, name: str) -> Random:
     return Random(f"{seed}/weather/{name}")
 
@@ -246,10 +280,9 @@ def brew(world: World, store: Restorable, kinds: Collection[str], until: float) 
     """Draw what this seed has of these kinds, and let it happen in time. Returns the kinds drawn."""
     drawn = []
     for name, kind in WEATHER.items():
-        rng = _stream(world.seed, name)
         if not has(world.seed, name, kinds):
             continue
-        rng.random()
+        rng = _drawn(world.seed, name)
         drawn.append(name)
         sky = Sky(world, store, rng, until)
         for _ in range(rng.randint(1, kind.most)):

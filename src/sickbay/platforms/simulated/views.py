@@ -21,6 +21,7 @@ def show_again(world: World, node: SimNode) -> Node:
         n.name, n.uid, n.instance, n.pool, n.rack, n.domain, n.factors, n.ready, n.gone, n.boot_id, n.cordoned, n.mark,
         n.gate, n.others, _jobs(node), tuple(node.stuck), node.gpu_map, n.gpus_expected,
         n.gpus_allocatable, n.findings, n.last_check, n.capacity, n.opted_out, node.version, _taken(node),
+        machine=_machine(world, node),
     )  # fmt: skip
 
 

@@ -51,6 +51,8 @@ class PlacedSafely(Checker):
         self._live[job] = int(d["attempt"])
         if d["by"] in ("owner", "scheduler"):
             return
+        if not self.world.jobs[job].spec.managed:
+            self.complain(fact, f"{job} was placed by us, and another scheduler looks after it")
         cases = {c.value.node: c.value for c in self.run.store.list(Case)}
         for name in str(d["nodes"]).split(","):
             case = cases.get(name)
@@ -125,6 +127,8 @@ class HealthyJobsRun(Checker):
             self.expect(job in self._hurt or shared or bool(ill), fact, words)
         if why.startswith(f"stopped by {job}#"):
             words = f"{job} was stopped by us at step {fact.detail['step']} while it made progress"
+            if not self.world.jobs[job].spec.managed:
+                self.complain(fact, f"{job} was stopped by us, and another scheduler looks after it")
             stood = job in self._hurt or shared or self._never_began(fact, job) or self._is_stall(fact)
             self.expect(stood, fact, words)
 

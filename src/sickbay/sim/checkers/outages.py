@@ -17,12 +17,15 @@ from sickbay.sim.world import Fact
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
     from sickbay.sim.hardware import SimNode
+    from sickbay.sim.world import World
 
 ENDS_S = 600.0  # all others are back for so long: the case about many is over
 STRAGGLES_S = 1_800.0  # most are back for so long: the others are treated for themselves
 KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
 ABSENT = "node-not-ready"  # the fault that a case about a node's absence names
+NEWCOMER = "newcomer"  # and the one of a machine that nobody has examined yet
+HEARD_S = 900.0  # the provider has called it alive for so long: whoever treats it now has been told of that
 TOLD_S = 480.0  # five minutes, of which the brain hears up to three late
 BY_OTHERS = ("owner", "scheduler")
 FACTORS = ("pool", "rack", "domain", "switch", "zone")  # what nodes that are away may share
@@ -143,9 +146,33 @@ class _Absent(Checker):
         return found
 
 
+class _CalledAlive:
+    """Since when a provider whose word the platform shows has called a machine alive that does not answer."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._moved: dict[str, float] = {}  # node -> when the truth about it, or what is shown, changed last
+        self._provider = float("-inf")  # when it went or came back last
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind in ("cut", "mended"):
+            self._moved.update(dict.fromkeys(str(fact.detail["nodes"]).split(","), fact.t))
+        if fact.kind in ("ready", "not-ready", "boot", "joined", "rejoined", "treat-end"):
+            self._moved[fact.node] = fact.t
+        if fact.detail.get("what") == "provider":
+            self._provider = fact.t
+
+    def is_so(self, name: str, t: float) -> bool:
+        world, node = self.world, self.world.nodes[name]
+        told = world.provider_tells and not world.services.is_away("provider") and not node.ready
+        since = max(self._provider, self._moved.get(name, float("-inf")))
+        return told and node.provider_status == "running" and t - since >= HEARD_S
+
+
 class HealthyLeftAlone(_Absent):
     """A node with nothing wrong is neither treated nor replaced because it vanished together with many others, nor
-    after it is back; unless a person approved it."""
+    after it is back; unless a person approved it. One that vanished alone is at most rebooted, and not even that while
+    its provider says that it runs."""
 
     floor: ClassVar[float] = 180.0
 
@@ -154,10 +181,12 @@ class HealthyLeftAlone(_Absent):
         self._approved: set[tuple[str, str]] = set()  # case, verb
         self._own: set[str] = set()  # cut off, with something of their own
         self._accused: set[str] = set()  # something was said of them, or went wrong, besides their absence
+        self._alive = _CalledAlive(self.world)
 
     def fact(self, fact: Fact) -> None:
         before = self._missing()
         super().fact(fact)
+        self._alive.fact(fact)
         self._own &= set(self.cut_now)
         for name in self._missing() - before:
             self.exercised += 1
@@ -197,8 +226,11 @@ class HealthyLeftAlone(_Absent):
         power is dead indeed, until the power is back."""
         alone = fact.node in self.cut_now and self.world.nodes[fact.node].powered
         if alone and fact.node not in self._own | self._accused:
+            alive = self._alive.is_so(fact.node, fact.t) and self._is_only_away(fact)
             words = f"{verb} of {fact.node}, which had nothing wrong: it was cut off alone"
-            self.expect(verb == "REBOOT" or (case_of(fact), verb) in self._approved, fact, words)
+            words += ", and its provider said that it runs" if alive else ""
+            may = (verb == "REBOOT" and not alive) or (case_of(fact), verb) in self._approved
+            self.expect(may, fact, words)
 
     def _missing(self) -> set[str]:
         return {name for name, until in self.away.items() if until == float("inf")}
@@ -214,6 +246,10 @@ class HealthyLeftAlone(_Absent):
         theirs = fact.t > self._let_until.get(fact.node, float("inf")) and fact.node not in self.members()
         explained = known and not theirs and fact.t <= self.away.get(fact.node, -1.0)
         return explained and self._is_for_absence(fact)
+
+    def _is_only_away(self, fact: Fact) -> bool:
+        case = self.judge.as_it_is(case_of(fact))
+        return case is not None and {d.fault for d in case.diagnoses} <= {ABSENT, NEWCOMER}
 
     def _is_for_absence(self, fact: Fact) -> bool:
         case = self.judge.as_it_is(case_of(fact))
@@ -255,7 +291,8 @@ class OwnersTold(Checker):
     def _is_ours(self, job: str) -> bool:
         known, jobs = self.world.jobs[job], self.run.settings.jobs
         tops = [LEVELS.index(self.policy_of(name).max_verb) for name in known.nodes]
-        return known.spec.managed and jobs.enabled and min(tops) >= LEVELS.index("DRAIN")
+        waits = known.spec.managed and not known.spec.fenced  # what is fenced waits for no ranks
+        return waits and jobs.enabled and min(tops) >= LEVELS.index("DRAIN")
 
     def moment(self) -> None:
         led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
