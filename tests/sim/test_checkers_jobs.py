@@ -108,6 +108,21 @@ def test_an_attempt_whose_node_lost_its_power_with_many_others_is_not_barren(off
     assert bool(complaints(ward, "HealthyJobsRun")) == complained
 
 
+@pytest.mark.parametrize(("off", "complained"), [(3, False), (2, True)])
+def test_the_first_node_that_lost_its_power_with_many_others_may_have_booted_before_the_next_attempt(
+    off: int, complained: bool
+) -> None:
+    """While it was away the others lost theirs (seed 68)."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=1))
+    job = ward.submit("llama", GANG)
+    ward.passes(400.0)
+    ward.world.network.cut_one_by_one([GANG[0], *names(8, off - 1)], "power", 60.0, 100.0)
+    ward.until(lambda: ward.facts("boot", GANG[0]), 3600.0)
+    assert job.phase is JobPhase.FAILED
+    again(ward, job, 2)
+    assert bool(complaints(ward, "HealthyJobsRun")) == complained
+
+
 # -- a clock that leaps
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sickbay.model import Action, JobPhase, Place, Verb
-from sickbay.sim.checkers.outages import HEARD_S
+from sickbay.sim.checkers.outages import KNOWN_S
 from tests.builders import a_case
 from tests.sim.ward import Ward, names
 
@@ -38,10 +38,10 @@ def treats(ward: Ward, verb: Verb = Verb.REBOOT, fault: str = "node-not-ready") 
 @pytest.mark.parametrize(
     ("tells", "away_s", "fault", "complained"),
     [
-        (True, 2 * HEARD_S, "node-not-ready", True),
-        (False, 2 * HEARD_S, "node-not-ready", False),  # nobody says that it is alive
-        (True, HEARD_S / 2, "node-not-ready", False),  # whoever decided it may not have heard that yet
-        (True, 2 * HEARD_S, "gpu-lost", False),  # it is not done for its absence
+        (True, 2 * KNOWN_S, "node-not-ready", True),
+        (False, 2 * KNOWN_S, "node-not-ready", False),  # nobody says that it is alive
+        (True, KNOWN_S / 2, "node-not-ready", False),  # whoever decided it may not have heard that yet
+        (True, 2 * KNOWN_S, "gpu-lost", False),  # it is not done for its absence
     ],
 )
 def test_a_node_is_rebooted_that_its_provider_calls_alive(
@@ -62,7 +62,7 @@ def test_a_node_may_be_rebooted_of_which_nobody_knows_that_it_runs(why: str) -> 
     if why == "ill":
         ward.world.strike("host_crash", NODE, cure="reboot")
     ward.world.network.cut([NODE], "power" if why == "no power" else "control", 6 * HOUR)
-    ward.passes(2 * HEARD_S)
+    ward.passes(2 * KNOWN_S)
     if why.startswith("provider"):
         ward.world.services.fail("provider", 60.0 if why == "provider back" else None)
         ward.passes(120.0)

@@ -70,6 +70,16 @@ def cut_one_by_one(sky: Sky) -> None:
     sky.world.network.cut_one_by_one(names, kind, every_s, sky.rng.choice(CUT_S))
 
 
+def cut_alone(sky: Sky) -> None:
+    """One node that was well, most often one without work: then nothing but its absence speaks against it."""
+    well = sorted(n.name for n in sky.world.nodes.values() if n.present and n.ready and not n.others)
+    idle = [name for name in well if not sky.world.nodes[name].jobs]
+    found = idle if idle and sky.rng.random() < 0.7 else well
+    if found:
+        kind, for_s = sky.rng.choice(("control", "both", "power")), sky.rng.choice((1_800.0, 7_200.0, 14_400.0))
+        sky.world.network.cut([sky.rng.choice(found)], kind, for_s)
+
+
 def away(service: str, sky: Sky) -> None:
     sky.world.services.fail(service, sky.rng.choice((60.0, 600.0, 3_600.0)))
 
@@ -194,6 +204,7 @@ WEATHER: Mapping[str, Kind] = {
     "cut-both": Kind(0.2, 2, partial(cut, "both")),
     "cut-power": Kind(0.2, 2, partial(cut, "power")),
     "cut-one-by-one": Kind(0.15, 1, cut_one_by_one),
+    "cut-alone": Kind(0.25, 2, cut_alone),
     "api-away": Kind(0.2, 2, partial(away, "api")),
     "provider-away": Kind(0.2, 2, partial(away, "provider")),
     "registry-away": Kind(0.2, 2, partial(away, "registry")),

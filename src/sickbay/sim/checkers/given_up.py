@@ -43,6 +43,7 @@ class Victims:
         self._cut_at: dict[str, float] = {}  # node -> when it was cut off last
         self._why: dict[str, str] = {}  # job -> how its last attempt ended
         self._off: set[str] = set()  # nodes that a cut took the power from and that have not booted since
+        self._shown: set[str] = set()  # jobs whose last attempt ended with a node that was without power with many
 
     def fact(self, fact: Fact) -> None:
         job, cut = str(fact.detail.get("job", "")), fact.kind in ("cut", "mended")
@@ -52,6 +53,9 @@ class Victims:
         self._note_power(fact)
         if fact.kind == "job-end":
             self._why[job] = str(fact.detail["why"])
+            self._shown.discard(job)
+        if fact.kind in ("job-end", "cut"):
+            self._shown.update(name for name, why in self._why.items() if self._is_powerless(why))
         if fact.kind == "job-end" and self._is_powerless(self._why[job]):
             self._of[job] = ("power", float("inf"))
         few = fact.kind in ("no-data", "evict") and sum(1 for n in self._cut.values() if n > 0) < MANY
@@ -73,11 +77,12 @@ class Victims:
         return len(self._off) >= self._many and why.endswith(" went down") and why.split()[0] in self._off
 
     def has_shown_itself(self, job: str, t: float) -> bool:
-        """Was it the first whom a failing supply took a node from? That shows when more have lost theirs. Nor need
-        those be away at the same moment: who goes away beside many others is one of them (seed 50001989)."""
+        """Was it the first whom a failing supply took a node from? That shows when more have lost theirs, also if its
+        own has booted since (seed 68). Nor need those be away at the same moment: who goes away beside many others is
+        one of them (seed 50001989)."""
         why = self._why.get(job, "")
         lately = sum(1 for at in self._cut_at.values() if t - at <= LATELY_S)
-        return self._is_powerless(why) or (why.startswith("evicted") and lately >= self._many)
+        return job in self._shown or (why.startswith("evicted") and lately >= self._many)
 
     def of(self, job: str, t: float) -> str:
         what, until = self._of.get(job, ("", -1.0))

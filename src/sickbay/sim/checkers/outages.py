@@ -25,7 +25,7 @@ KNOWN_S = 300.0  # a platform is 40 s late, and a view of it some minutes
 AFTER_S = 86_400.0  # for so long after its return nothing may be done to a node for having been away
 ABSENT = "node-not-ready"  # the fault that a case about a node's absence names
 NEWCOMER = "newcomer"  # and the one of a machine that nobody has examined yet
-HEARD_S = 900.0  # the provider has called it alive for so long: whoever treats it now has been told of that
+HEARD_S = 900.0  # after a provider is back: a first look at the fleet may be ten minutes old
 TOLD_S = 480.0  # five minutes, of which the brain hears up to three late
 BY_OTHERS = ("owner", "scheduler")
 FACTORS = ("pool", "rack", "domain", "switch", "zone")  # what nodes that are away may share
@@ -147,7 +147,8 @@ class _Absent(Checker):
 
 
 class _CalledAlive:
-    """Since when a provider whose word the platform shows has called a machine alive that does not answer."""
+    """Which machine that does not answer its provider calls alive, and for so long that whoever treats it has heard
+    that."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -165,8 +166,8 @@ class _CalledAlive:
     def is_so(self, name: str, t: float) -> bool:
         world, node = self.world, self.world.nodes[name]
         told = world.provider_tells and not world.services.is_away("provider") and not node.ready
-        since = max(self._provider, self._moved.get(name, float("-inf")))
-        return told and node.provider_status == "running" and t - since >= HEARD_S
+        heard = max(self._provider + HEARD_S, self._moved.get(name, float("-inf")) + KNOWN_S)
+        return told and node.provider_status == "running" and t >= heard
 
 
 class HealthyLeftAlone(_Absent):
