@@ -38,6 +38,22 @@ def _as_if_collected(old: Any) -> Any:
     return lambda turn, case: (Event.DONE, "evidence: none was asked for")
 
 
+def _elsewhere_at_once(old: Any) -> Any:
+    """Its owner is told that ranks may still write, and it is started beside them all the same."""
+
+    def waiting(s: Any, r: Any, policy: Any, now: Any) -> Any:
+        return old(replace(s, unreachable={}), r, policy, now)
+
+    return waiting
+
+
+def _deaf_to_the_provider(old: Any) -> Any:
+    def witness(self: Any, node: Any, since: float, heartbeats: Any) -> str:
+        return str(old(self, replace(node, machine=""), since, heartbeats))
+
+    return witness
+
+
 def _is_not_heard(verb: str) -> Patch:
     def apply() -> None:
         from sickbay.core import obey
@@ -60,4 +76,8 @@ HARM: tuple[Mutant, ...] = (
     Mutant("an abort is not heard", _is_not_heard("abort"), only="PersonObeyed"),
     Mutant("an owner hears nothing of ranks out of reach", set_("core.reach", "told", lambda s, r, now: r),
            only="OwnersTold"),
+    Mutant("an attempt begins beside ranks out of reach",
+           rule_("core.recover", RecoveryPhase.WAITING_FOR_CAPACITY, _elsewhere_at_once), only="OneAttemptWrites"),
+    Mutant("the provider's word is not heard", wrap_("controller.absences", "Absences._witness", _deaf_to_the_provider),
+           only="HealthyLeftAlone"),
 )  # fmt: skip
