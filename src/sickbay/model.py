@@ -347,6 +347,7 @@ class Absence:
     fewest: int = 0  # away since it was at its worst
     returned: float | None = None  # watch time at which the last of them returned
     pause: float = 0.0  # the longest time between two returns: they come one by one
+    boots: str = ""  # of all who belonged to it: the boots with which they went away (core/proved.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,6 +622,7 @@ class NodeRecord:
     told: Mapping[str, float] = field(default_factory=dict)  # code -> watch time of the last notice about it
     doubts: tuple[Doubt, ...] = ()  # parts that came back ill, or ended jobs
     replaced: Mapping[str, float] = field(default_factory=dict)  # case -> watch time: what stood here was sent away
+    unproved: str = ""  # the boot with which it came back from an absence of many, not yet examined then
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,19 @@ def test_a_cycle_is_a_heartbeat_even_when_nothing_changed(tmp_path: Path) -> Non
     assert [report.sequence for report in heard.reports] == [1, 2, 3]
 
 
+def test_in_the_middle_of_a_boots_first_cycle_no_check_is_told_to_have_passed_in_it(tmp_path: Path) -> None:
+    """By one answer of this boot the controller knows that the whole suite was run in it (core/proved.py)."""
+    a_station(tmp_path).cycle([passed("nvidia-smi", 1), passed("topology", 2)])
+    heard, again = Heard(), "another-boot"
+    station = a_station(tmp_path, heard, boot=again)
+    lost = a_finding("smi.gpu-lost", 3, check="nvidia-smi", boot_id=again)
+    station.glimpse([lost])
+    station.glimpse([passed("topology", 4, boot_id=again)])
+    assert {f.boot_id for f in heard.reports[-1].findings if f.status is Status.OK} == {BOOT}
+    station.cycle([lost, passed("topology", 4, boot_id=again)])
+    assert {f.boot_id for f in heard.reports[-1].findings} == {again}
+
+
 def test_a_report_stays_below_what_the_ingest_takes(tmp_path: Path) -> None:
     heard = Heard()
     station = a_station(tmp_path, heard)

@@ -620,3 +620,41 @@ def test_a_healthy_node_that_is_cut_off_alone_is_rebooted_once_also_where_examin
     w.passes(3 * HOUR)
     assert w.treatments() == ["REBOOT"]
     w.is_sound()
+
+
+def without_power(**world: object) -> Ward:
+    """A gang on ten of twelve nodes; eight of them lose their power for half an hour. When they have it back their
+    agents take ten minutes to be up, and on one of them a GPU is lost that only the suite shows."""
+    w = Ward(12, policy=Policy(max_verb="REPLACE", approval=()), rack_size=8, agent_up_s=600.0, **world)
+    w.submit(nodes=names(0, 10))
+    w.passes(HOUR)
+    w.world.network.cut(names(0, 8), "power", for_s=1800.0)
+    w.passes(900.0)
+    w.ails("node-0003", "gpu_lost_silent")
+    return w
+
+
+def back_in_work(w: Ward) -> tuple[str, ...]:
+    """Where the gang goes on, once it does."""
+    w.until(lambda: w.world.jobs["llama"].attempt == 2, 3 * HOUR, step=20.0)
+    return tuple(str(w.facts("place")[-1].detail["nodes"]).split(","))
+
+
+@pytest.mark.parametrize("led", ["all the time", "by another since they went", "by nobody when they were back",
+                                 "by another since they were back"])  # fmt: skip
+def test_who_is_back_from_a_power_cut_gets_managed_work_when_its_agent_has_examined_it(led: str) -> None:
+    w = without_power()
+    if led == "by another since they went":
+        w.crash(back_after=5.0)
+    if led == "by nobody when they were back":
+        w.passes(880.0)
+        w.crash(back_after=700.0)
+    if led == "by another since they were back":
+        w.until(lambda: all(w.world.nodes[name].ready for name in names(0, 8)), HOUR)
+        w.passes(30.0)
+        w.crash(back_after=5.0)
+    placed = back_in_work(w)
+    assert "node-0003" not in placed
+    looked = [w.world.nodes[name].findings for name in placed if name in names(0, 8)]
+    assert all(looked), "placed before an agent had looked"
+    w.ends_well()

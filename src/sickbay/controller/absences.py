@@ -17,7 +17,7 @@ from sickbay.core import absence as core
 from sickbay.core import absence_memory as memories
 from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
-from sickbay.core import keeping, machine, one_by_one
+from sickbay.core import keeping, machine, one_by_one, proved
 from sickbay.core.frozen import replace
 from sickbay.core.turn import Now
 from sickbay.model import Absence, Case, Ledger, Node, NodeRecord, Notice, Phase, RecoveryPhase
@@ -46,6 +46,7 @@ class Absences:
         self._unwritten = NodeRecord(core.NAME, cluster=settings.cluster)
         self._memory = memories.Memory()
         self._seen: tuple[object, ...] = ()
+        self._found = True  # nothing is counted yet: who is away now was so before this leader came
         self._told: stories.Story | None = None  # where its record cannot be read
         self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
         self.over = ""  # why its case has ended by itself, until that is written
@@ -135,7 +136,10 @@ class Absences:
         if not self._view.away and case is None and not self.members:
             self._close_story(now)
             self._ask_for(self._over_at())
+            self._found = False
             return
+        if self._found and case is not None and case.absence is not None:
+            self._doubt(proved.rebooted(case.absence.boots, self._view.nodes.values()))
         self._stamp(now)
         self._take_back(now)
         missing = self._away(now)
@@ -227,8 +231,9 @@ class Absences:
             away, scope, self._view.members, beside, n=record.last_n, now=now.watch, at=now.wall,
             cluster=self._settings.cluster,
         )  # fmt: skip
-        absence = case.absence
-        assert absence is not None
+        assert case.absence is not None
+        absence = replace(case.absence, boots=self._boots("", [a.node for a in away]))
+        case = replace(case, absence=absence)
         if story is not None and stories.goes_on(story, record.past, self._let_go, absence.since):
             case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
         else:
@@ -243,6 +248,7 @@ class Absences:
         left = memories.left(self._memory, before, {a.node for a in away}, self._view.nodes)
         absence = core.counted(before, away, scope, self._view.members, now.watch, left)
         mine = [a.node for a in away if core.belongs(a, absence.scope)]
+        absence = replace(absence, boots=self._boots(absence.boots, mine))
         missed = {name: self._view.nodes[name].instance for name in mine}
         self._memory = replace(self._memory, missed=missed, left=absence.left)
         story = stories.goes_on_in(self._story() or stories.of_old(before), before, absence, now.watch)
@@ -257,7 +263,8 @@ class Absences:
         else:
             fresh, story = self._with_news(fresh, before, story, away, now)
         grown = fresh.notices != case.notices or absence.scope != before.scope or bool(left)
-        self._keep(case, fresh, story, keeping.NOW if grown else keeping.LATER_S)
+        patience = keeping.LATER_S if absence.boots == before.boots else keeping.SOON_S
+        self._keep(case, fresh, story, keeping.NOW if grown else patience)
         if ending is not None and self._unkept():
             self._drop(fresh, now)
 
@@ -335,11 +342,29 @@ class Absences:
         before, self._memory = self._memory, memories.counted(self._memory, members, self._view.nodes, now.watch)
         for name in sorted(before.members ^ members):
             self._view.touch_node(name)
-        if before.members - members:
-            self._view.unproved |= memories.unproved(before, self._memory, self._view.nodes)
+        if back := before.members - members:
+            self._doubt(memories.unproved(before, self._memory, self._view.nodes))
+            if case is not None and case.absence is not None:
+                nodes = [self._view.nodes[name] for name in back if name in self._view.nodes]
+                self._doubt(proved.rebooted(case.absence.boots, nodes))
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
+        self._found = False
         self.due = self._next_look(case, now)
         self._view.due("node", core.NAME, self.due)
+
+    # -- who is back with another boot (core/proved.py)
+
+    def _boots(self, boots: str, away: list[str]) -> str:
+        went = {name: self._view.nodes[name].boot_id for name in away if name not in self._memory.members}
+        return proved.noted(boots, went, again=not self._found)
+
+    def _doubt(self, names: set[str]) -> None:
+        """On record until it was examined in this boot. If that is lost the case says it again: it lasts for longer."""
+        for name in sorted(names):
+            node, stored = self._view.nodes[name], self._view.records.get(name)
+            record = stored.value if stored else NodeRecord(name, cluster=self._settings.cluster)
+            if record.unproved != node.boot_id and not proved.is_examined(node):
+                self._records.put_record(replace(record, unproved=node.boot_id), patience=keeping.LATER_S)
 
     def _next_look(self, case: Case | None, now: Now) -> float | None:
         times = [since + core.COUNTED_S for since in self._view.away.values() if since is not None]

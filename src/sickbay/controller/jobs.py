@@ -17,11 +17,11 @@ from sickbay.controller.containment import Containment
 from sickbay.controller.outages import Outages, away_with_many
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import blame, capacity, deleted, progress, reach, recover, suspects, suspicion, versions
+from sickbay.core import blame, capacity, deleted, progress, proved, reach, recover, suspects, suspicion, versions
 from sickbay.core.frozen import replace
 from sickbay.core.keeping import NOW, RARELY_S, SOON_S, owed
 from sickbay.core.turn import JobDecision, JobSlice, Now
-from sickbay.model import Action, Case, Command, Cost, Entry, Job, JobPhase, Node, Recovery, RecoveryPhase, Status, Verb
+from sickbay.model import Action, Case, Command, Cost, Entry, Job, JobPhase, Recovery, RecoveryPhase, Verb
 from sickbay.ports import Stored
 from sickbay.settings import LEVELS, Settings
 
@@ -253,7 +253,7 @@ class JobDesk(Asking):
             return False
         if node.pool not in pools or name in self._view.cases or self._view.paused(node, name, now.wall):
             return False
-        if not self._is_proved(node):
+        if not proved.is_proved(known.value if known else None, node):
             return False
         if name in self._view.silent or any(f.status.value == "UNKNOWN" for f in node.findings):
             return False  # we cannot see it, so it is not known to be good
@@ -264,15 +264,6 @@ class JobDesk(Asking):
         known = {n: self._view.records[n].value for n in good if n in self._view.records}
         graded = {n: suspicion.grade(record, now.watch) for n, record in known.items() if record.doubts}
         return {n: capacity.Trust(grade, suspicion.is_checked(known[n])) for n, grade in graded.items() if grade}
-
-    def _is_proved(self, node: Node) -> bool:
-        """One that is back from an absence with another boot gets work once its agent has looked at it in that boot."""
-        if node.name not in self._view.unproved:
-            return True
-        if not any(f.status is Status.OK and f.boot_id == node.boot_id for f in node.findings):
-            return False
-        self._view.unproved.discard(node.name)
-        return True
 
     def _settle(self, r: Recovery, ended: bool, before: Stored[Recovery] | None, now: Now) -> None:
         job = r.job

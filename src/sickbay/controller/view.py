@@ -65,7 +65,6 @@ class View:
         self._had: dict[str, Mapping[str, str]] = {}  # factors of machines that left, by name: their successors'
         self._was_away: dict[str, tuple[str, float | None]] = {}  # objects deleted meanwhile: their machine, since when
         self.answered: set[str] = set()  # seen ready by this very process: of others nobody knows when they went away
-        self.unproved: set[str] = set()  # back from an absence with another boot, and not heard to be well since
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
         self._watching = False  # a node not seen before is new: not while all are read for the first time
         self._due: list[tuple[float, str, str]] = []

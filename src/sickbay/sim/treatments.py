@@ -20,7 +20,6 @@ FORCE = {
     Verb.POWER_CYCLE: "power_cycle",
     Verb.REPLACE: "replace",
 }
-AGENT_UP_S = 15.0  # after a boot, until the agent has looked for the first time
 
 
 @dataclass(slots=True)
@@ -186,7 +185,7 @@ class Treatments:
         world.rollouts.booted(node)
         wake = partial(world.agents.wake, node, node.boot_id)
         is_new = node.boots == 0  # its agent's image must be pulled first
-        world.after(AGENT_UP_S, partial(world.services.when_there, "registry", wake) if is_new else wake)
+        world.after(world.agent_up_s, partial(world.services.when_there, "registry", wake) if is_new else wake)
 
     def new_instance(self, node: SimNode, parts: list[SimGpu] | None = None) -> None:
         """Another machine joins under this name, behind the newcomer gate. `parts`: with these on its board."""

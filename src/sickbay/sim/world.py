@@ -97,9 +97,11 @@ class World:
         provider_tells: bool = False,
         cycle_s: float = 300.0,
         waits_s: tuple[float, float] = (0.0, 0.0),
+        agent_up_s: float = 15.0,
         start: float = EPOCH,
     ) -> None:
         self.seed, self.gpus_per_node, self.cycle_s = seed, gpus_per_node, cycle_s
+        self.agent_up_s = agent_up_s  # after a boot, until the agent has looked for the first time
         self.clock = VirtualClock(start)
         self.factory = Factory(seed, gpus_per_node)
         self.shelf, self.stock = Shelf(), stock

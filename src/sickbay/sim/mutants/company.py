@@ -85,6 +85,8 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("a second witness is not heard", set_("core.absence", "cut_off", _none)),
     Mutant("many that are away take every place", set_("core.admit", "_is_kept_for", _no)),
     Mutant("a node that is back is rebooted all the same", set_("core.phases", "is_refuted", _no)),
+    Mutant("who is back from a power cut is taken for well", set_("core.proved", "is_proved", lambda *a: True)),
+    Mutant("with which boots they went is forgotten with a leader", set_("core.proved", "rebooted", lambda *a: set())),
     Mutant("who was taken away is back", set_("core.absence_memory", "left", lambda *a: 0)),
     Mutant("who was left to people is theirs for ever", set_("controller.absences", "Absences._take_back", _nothing)),
     Mutant("a node that blinks is down", set_("core.absence", "blinks", _no)),
