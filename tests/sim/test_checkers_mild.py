@@ -334,9 +334,12 @@ def test_an_owner_does_not_hear_that_ranks_are_out_of_reach(told: bool, complain
     assert bool(complaints(ward, "OwnersTold")) is complained
 
 
-@pytest.mark.parametrize(("led_on", "complained"), [(True, True), (False, False)])
-def test_what_a_window_has_had_is_known_to_whoever_leads_when_the_ledger_is_deleted(
-    led_on: bool, complained: bool
+@pytest.mark.parametrize(
+    ("led_on", "case_too", "complained"), [(True, False, True), (False, False, True), (True, True, True),
+                                           (False, True, False)]
+)  # fmt: skip
+def test_what_a_window_has_had_is_known_when_the_ledger_is_deleted_unless_the_case_is_too_and_nobody_leads_on(
+    led_on: bool, case_too: bool, complained: bool
 ) -> None:
     ward = unwatched()
     policy = a_policy(per_window={"REBOOT": 1})
@@ -345,6 +348,9 @@ def test_what_a_window_has_had_is_known_to_whoever_leads_when_the_ledger_is_dele
     ward.run.brains.append(led)  # type: ignore[arg-type]
     treats(ward)
     ward.passes(10.0)
+    if case_too:
+        done = ward.facts("treat-start")[-1]
+        ward.world.note("person", done.node, act="delete-record", case=str(done.detail["key"]).rsplit("/", 1)[0])
     ward.world.note("person", act="delete-ledger")
     ward.judge.look()
     led.led_since += 0.0 if led_on else 30.0

@@ -622,10 +622,10 @@ def test_a_healthy_node_that_is_cut_off_alone_is_rebooted_once_also_where_examin
     w.is_sound()
 
 
-def without_power(**world: object) -> Ward:
+def without_power() -> Ward:
     """A gang on ten of twelve nodes; eight of them lose their power for half an hour. When they have it back their
     agents take ten minutes to be up, and on one of them a GPU is lost that only the suite shows."""
-    w = Ward(12, policy=Policy(max_verb="REPLACE", approval=()), rack_size=8, agent_up_s=600.0, **world)
+    w = Ward(12, policy=Policy(max_verb="REPLACE", approval=()), rack_size=8, agent_up_s=600.0)
     w.submit(nodes=names(0, 10))
     w.passes(HOUR)
     w.world.network.cut(names(0, 8), "power", for_s=1800.0)

@@ -17,7 +17,7 @@ from sickbay.core import absence as core
 from sickbay.core import absence_memory as memories
 from sickbay.core import absence_story as stories
 from sickbay.core import absence_words as words
-from sickbay.core import keeping, machine, one_by_one, proved
+from sickbay.core import keeping, machine, one_by_one, proved, rebuild
 from sickbay.core.frozen import replace
 from sickbay.core.turn import Now
 from sickbay.model import Absence, Case, Ledger, Node, NodeRecord, Notice, Phase, RecoveryPhase
@@ -128,6 +128,7 @@ class Absences:
 
     def look(self, now: Now) -> None:
         """Count who is away; open, widen or end the one case about them."""
+        self._remember()
         if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
             self._let_people_have_it(deleted.id, now)
         case = self._case()
@@ -161,6 +162,13 @@ class Absences:
         elif not scope:
             self._close_story(now)
         self._count(everybody, now)
+
+    def _remember(self) -> None:
+        """What people said of them outlives a Ledger that somebody deletes."""
+        record = self._record()
+        fresh = record if self._unkept() else rebuild.remembered(record, self._records.ledger)
+        if fresh is not record:
+            self._records.put_record(fresh)
 
     # -- what people know of it, which outlives its cases
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from sickbay.catalog import Catalog
+from sickbay.controller import lost_ledger
 from sickbay.controller.asking import Asking
 from sickbay.controller.containment import Containment
 from sickbay.controller.crew import Crew
@@ -97,6 +98,8 @@ class Controller:
         self._last, self._planned = self._clock.monotonic(), 0.0
         self._unwatch = self._platform.watch(self._receive)
         self.resync()
+        if not self.records.ledger.last_pass:  # nobody has worked by it yet: it is new, or was deleted
+            lost_ledger.make_again(self.records, self.view, self._settings)
         self._desk.begin()
         self._jobs.begin(self._now())
         self._leads = True

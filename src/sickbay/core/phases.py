@@ -187,6 +187,7 @@ def _is_held(turn: Turn, case: Case) -> bool:
     return any(latch.fault != absence.NEWCOMER for latch in latches_of(turn, case))
 
 
+NEXT = " is next"  # after the verb, of what was admitted to treatment: core/rebuild_limits.py reads it
 REFUTED = "a later observation does not show it any more; it is examined instead of treated"
 
 
@@ -220,7 +221,7 @@ def _queued(turn: Turn, case: Case) -> Said:
         return (Event.EXHAUSTED, why)
     settled = turn.ctx.now.watch >= triage.settles_at(case, turn.record, turn.ctx.policy)
     if turn.s.granted and settled:
-        return (Event.ADMITTED, f"{verb} is next")
+        return (Event.ADMITTED, f"{verb}{NEXT}")
     return None
 
 

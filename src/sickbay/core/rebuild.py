@@ -1,18 +1,22 @@
 """What a Ledger must say at least, by all that the other records know: for when it was deleted, or is a minute behind.
 
 Watch time and the places that open cases hold never go back: deadlines would come late, limits would be given away
-twice. Called by controller/records.py when it takes over. Grants of the last window and an open breaker are not in any
-other record; they are forgotten with the Ledger.
+twice. Called by controller/records.py when it takes over, and by controller/lost_ledger.py when the Ledger was deleted;
+what was granted and whether the breaker is open is said in core/rebuild_limits.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sickbay.core import triage
+from sickbay.core.absence import NEVER
 from sickbay.core.admit import OUT, TREAT, is_needed
-from sickbay.model import Case, Ledger, NodeRecord, Phase, Recovery, Seat, Verb, When
+from sickbay.model import Case, Ledger, NodeRecord, Phase, Recovery, Seat, Sighting, Verb, When
 
+WORDS = ("split_at", "left_at", "replaced_at", "replaced_from")  # of people, about nodes that are away together
+WORD, SCOPE = "ledger/", "ledger/scope/"  # of the keys in NodeRecord.told of the record about absences
 BEFORE_A_SEAT = (Phase.SUSPECTED, Phase.WAITING)
 
 
@@ -61,3 +65,24 @@ def _seat(case: Case, kind: str, verb: Verb) -> Seat:
     """Rack and domain are not on record: a node that is out is counted there by its cordon."""
     urgent = triage.soonest(case.diagnoses) is When.NOW
     return Seat(case.id, case.node, kind, verb.value, case.pool, "", "", case.entered, urgent)
+
+
+# --- what people said of nodes that are away together: in the Ledger, and in the record about absences ---------------
+
+
+def remembered(record: NodeRecord, ledger: Ledger) -> NodeRecord:
+    """The record about absences, with these words in it."""
+    told = {key: at for key, at in record.told.items() if not key.startswith(WORD)}
+    told |= {f"{WORD}{name}": at for name in WORDS if (at := float(getattr(ledger, name))) > NEVER}
+    told |= {f"{SCOPE}{key}": 0.0 for key in ledger.replaced_scope}
+    return record if told == dict(record.told) else replace(record, told=told)
+
+
+def with_words(ledger: Ledger, record: NodeRecord) -> Ledger:
+    said = {name: max(float(getattr(ledger, name)), record.told.get(f"{WORD}{name}", NEVER)) for name in WORDS}
+    scope = tuple(key.removeprefix(SCOPE) for key in record.told if key.startswith(SCOPE))
+    return replace(ledger, **said, replaced_scope=ledger.replaced_scope or scope)  # type: ignore[arg-type]
+
+
+def with_sightings(ledger: Ledger, seen: tuple[Sighting, ...]) -> Ledger:
+    return ledger if ledger.sightings else replace(ledger, sightings=seen)

@@ -193,18 +193,22 @@ class TreatedFewAtOnce(_LetGo):
 
 class _Windowed(Checker):
     """Counts what was done, each dated twice: when it was allowed and when it happened. Only what lies within the
-    window by both counts, for a call may come late and a decision may be old. Who deletes the Ledger deletes the only
-    record of what the window has had, unless somebody leads who knows it and writes it again."""
+    window by both counts, for a call may come late and a decision may be old. A Ledger that is deleted can be made
+    again from the journals of cases. Who deletes it and the record of a case has deleted all that is known of what that
+    case had, unless somebody leads who knows the Ledger and writes it again."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._done: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._done: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+        self._lost: set[str] = set()  # cases whose record somebody deleted
         self._deleted = float("-inf")  # the Ledger; infinite once somebody has written it again
         self._forgotten = float("-inf")  # nobody knows what was done before
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "person" and fact.detail["act"] == "delete-ledger":
             self._forgotten = self._deleted = fact.t
+        if fact.kind == "person" and fact.detail["act"] == "delete-record":
+            self._lost.add(str(fact.detail["case"]))
 
     def moment(self) -> None:
         """Whoever led when it was deleted, and leads for minutes after that, has written it again."""
@@ -216,9 +220,9 @@ class _Windowed(Checker):
     def count(self, fact: Fact, name: str, window_s: float, key: str = "") -> int:
         now = Seen(fact.t, self.run.clock.now(), When.NOW)
         allowed = self.judge.diary.granted(case_of(fact), key, now).at
-        self._done[name].append((allowed, fact.t))
+        self._done[name].append((allowed, fact.t, case_of(fact)))
         least = window_s - DATED_S - self.judge.leapt_s(fact.t - window_s)
-        known = [(a, d) for a, d in self._done[name] if d >= self._forgotten]
+        known = [(a, d) for a, d, case in self._done[name] if d >= self._forgotten or case not in self._lost]
         return sum(1 for a, d in known if allowed - a < least and fact.t - d < least)
 
 

@@ -221,6 +221,9 @@ BRAIN: tuple[Mutant, ...] = (
     Mutant("numbers begin anew after a lost store", wrap_(
         "core.triage", "next_number", lambda old: lambda record, mark="": old(record))),
     Mutant("a deleted ledger sets watch time back", set_("core.rebuild", "watched", lambda *known: 0.0)),
+    Mutant("a deleted ledger gives grants away", set_("core.rebuild_limits", "with_windows", lambda x, *a: x)),
+    Mutant("a deleted ledger closes the breaker", set_("core.rebuild_limits", "with_breaker", lambda x, *a: x)),
+    Mutant("a deleted ledger takes people's words back", set_("core.rebuild", "with_words", lambda x, *a: x)),
     Mutant("a deleted ledger gives places away", set_("core.rebuild", "seats", lambda ledger, cases: ledger.seats)),
     Mutant("quiet swallows a new boot", wrap_("core.quiet", "Peace.covers", _whole_fault)),
     Mutant("a person's uncordon is not noticed", wrap_("core.decide", "_was_uncordoned", _never)),
