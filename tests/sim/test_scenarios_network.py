@@ -11,7 +11,7 @@ import pytest
 from sickbay.model import Case, Command, JobPhase, NodeRecord, Recovery, RecoveryPhase
 from sickbay.settings import JobPolicy, Limit, Policy
 from sickbay.stores.memory import MemoryStore
-from tests.sim.ward import Ward, names
+from tests.sim.ward import Ward, a_policy, names
 
 HOUR = 3600.0
 KINDS = ("control", "both", "power")
@@ -658,3 +658,15 @@ def test_who_is_back_from_a_power_cut_gets_managed_work_when_its_agent_has_exami
     looked = [w.world.nodes[name].findings for name in placed if name in names(0, 8)]
     assert all(looked), "placed before an agent had looked"
     w.ends_well()
+
+
+def test_who_has_those_exchanged_that_are_away_gets_one_machine_for_each() -> None:
+    """Its successor hangs on the same dead switch: that it does not answer either is no second word."""
+    w = Ward(32, policy=a_policy(approval=("REPLACE",)), rack_size=8)
+    w.world.network.cut(w.world.network.rack("rack-000"), "both", 8 * HOUR, stays=True)
+    w.until(lambda: w.case("absence") is not None)
+    case = w.case("absence")
+    assert case is not None
+    w.run.store.create(Command("go", "approve", case.id, "alice", "exchange", w.world.now, {"verb": "REPLACE"}))
+    w.passes(6 * HOUR)
+    assert [w.treatments(name).count("REPLACE") for name in names(0, 8)] == [1] * 8

@@ -70,7 +70,7 @@ class Absences:
     def _is_exchanged(self, node: Node, since: float, ledger: Ledger) -> bool:
         known = self._view.records.get(node.name)
         absentee = core.Absentee(node.name, since, core.keys_of(node))
-        return core.is_exchanged(absentee, ledger, known.value.past if known else ())
+        return core.is_exchanged(absentee, ledger, known.value if known else None)
 
     def excuses(self, name: str, now: Now) -> bool:
         """May its ranks have been silent because it was away with many others?"""

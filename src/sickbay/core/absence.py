@@ -14,7 +14,21 @@ from itertools import pairwise
 
 from sickbay.core import machine
 from sickbay.core.moment import how_long
-from sickbay.model import Absence, Case, Diagnosis, Entry, Ledger, Node, Past, Phase, Place, Plan, Severity, Verb, When
+from sickbay.model import (
+    Absence,
+    Case,
+    Diagnosis,
+    Entry,
+    Ledger,
+    Node,
+    NodeRecord,
+    Phase,
+    Place,
+    Plan,
+    Severity,
+    Verb,
+    When,
+)
 from sickbay.settings import ControllerSettings, Policy
 
 NAME = "absence"  # what its case and its record are about, where others name a node
@@ -107,12 +121,15 @@ def is_left(since: float, ledger: Ledger, quiet_s: float, now: float) -> bool:
     return NEVER < since <= ledger.left_at and now < ledger.left_at + quiet_s
 
 
-def is_exchanged(absentee: Absentee, ledger: Ledger, past: Sequence[Past] = ()) -> bool:
+def is_exchanged(absentee: Absentee, ledger: Ledger, record: NodeRecord | None = None) -> bool:
     """Did a person approve REPLACE for it, with all of those that were away then? That word is for one case: once a
-    case of its own has ended since, sixteen machines that people had let go were replaced hours later."""
+    case of its own has ended since, sixteen machines that people had let go were replaced hours later. What ended on
+    the machine before is not on the record of its successor, which does not answer from the same network either: it
+    was given back too (seed 40018)."""
     if not ledger.replaced_from < absentee.since <= ledger.replaced_at or not belongs(absentee, ledger.replaced_scope):
         return False
-    return all(p.ended < ledger.replaced_at for p in past)
+    ended = (*(p.ended for p in record.past), *record.replaced.values()) if record is not None else ()
+    return all(at < ledger.replaced_at for at in ended)
 
 
 # --- are they many, and what do they share ----------------------------------------------------------------------------
