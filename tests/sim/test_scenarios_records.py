@@ -142,10 +142,13 @@ class Lag:
             brain = self.ward.brains[0].controller
             if brain is None:
                 continue
-            for kind, shelf in ((Case, brain.view.cases), (Recovery, brain.view.recoveries)):
-                written = {getattr(s.value, "node", "") or s.value.job: s.value for s in self.ward.run.store.list(kind)}
-                for name, held in shelf.items():
-                    self._look(name, held.value, written.get(name))
+            store = self.ward.run.store
+            cases = {stored.value.node: stored.value for stored in store.list(Case)}
+            jobs = {stored.value.job: stored.value for stored in store.list(Recovery)}
+            for node, case in brain.view.cases.items():
+                self._look(node, case.value, cases.get(node))
+            for job, recovery in brain.view.recoveries.items():
+                self._look(job, recovery.value, jobs.get(job))
         return self
 
     def _look(self, name: str, held: Case | Recovery, written: Case | Recovery | None) -> None:
