@@ -73,7 +73,7 @@ def test_a_mark_that_the_platform_forgot_is_not_taken_for_a_persons_uncordon() -
     ward.ends_well()
 
 
-@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.COLLECTING, Phase.VERIFYING])
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.COLLECTING, Phase.REPAIRING, Phase.VERIFYING])
 def test_an_administrators_reboot_at_any_moment_of_a_case_costs_nothing_but_time(phase: Phase) -> None:
     ward = Ward()
     ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")

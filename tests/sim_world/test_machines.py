@@ -7,6 +7,7 @@ import pytest
 from sickbay.model import Action, Before, Done, Outcome, Place, Started, Verb
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.sim.jobs import JobSpec
+from sickbay.sim.treatments import Treatment
 from sickbay.sim.world import World
 
 ONE = "node-0000"
@@ -140,6 +141,42 @@ def test_an_administrator_reboots_a_machine_with_its_work_on_it() -> None:
     assert world.nodes[ONE].boot_id != boot
     assert world.nodes[ONE].ready
     assert world.truly_healthy("node-0002")
+
+
+def treated(world: World, verb: Verb) -> Treatment:
+    made = world.treatments.begin(f"{ONE}.1/7", verb, world.nodes[ONE])
+    world.run_for(5.0)
+    return made
+
+
+@pytest.mark.parametrize("verb", [Verb.REBOOT, Verb.POWER_CYCLE])
+@pytest.mark.parametrize("how", ["reboot", "revive"])
+def test_who_boots_a_machine_while_it_is_being_rebooted_has_it_boot_once(verb: Verb, how: str) -> None:
+    world = fleet()
+    world.strike("nvlink_74", ONE, 1, cure="power_cycle")
+    made = treated(world, verb)
+    assert getattr(world.people, how)(ONE)
+    world.run_for(HOUR)
+    assert made.state == "done"
+    assert len([f for f in world.log if f.kind == "boot" and f.node == ONE]) == 1
+    assert world.nodes[ONE].ready
+    assert world.truly_healthy(ONE) is (verb is Verb.POWER_CYCLE)
+
+
+def test_a_reset_that_somebody_reboots_away_has_failed() -> None:
+    world = fleet()
+    made = treated(world, Verb.RESET_GPU)
+    assert world.people.reboot(ONE)
+    world.run_for(HOUR)
+    assert made.state == "failed"
+    assert world.nodes[ONE].ready
+
+
+@pytest.mark.parametrize("how", ["reboot", "revive"])
+def test_nobody_boots_a_machine_that_is_being_replaced(how: str) -> None:
+    world = fleet()
+    treated(world, Verb.REPLACE)
+    assert not getattr(world.people, how)(ONE)
 
 
 @pytest.mark.parametrize("kind", ["host_crash", "power_loss"])

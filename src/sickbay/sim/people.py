@@ -78,10 +78,10 @@ class People:
             world.treatments.new_instance(node)
 
     def reboot(self, name: str, by: str = "admin") -> bool:
-        """An administrator reboots the machine, whatever anybody else has in mind. False where nobody can: it is gone,
-        out of reach, without power, or being treated."""
+        """An administrator reboots the machine, whatever anybody else has in mind or is doing to it. False where nobody
+        can: it is gone, about to go, out of reach or without power."""
         world, node = self.world, self.world.nodes[name]
-        if node.gone or node.treating or not node.reachable or not node.powered:
+        if node.gone or world.treatments.replaces(node) or not node.reachable or not node.powered:
             return False
         world.note("person", name, act="reboot", by=by, jobs=",".join(node.jobs) or "-")
         world.treatments.take_down(node)
@@ -92,7 +92,9 @@ class People:
 
     def _rebooted(self, name: str, instance: str, boots: int) -> None:
         world, node = self.world, self.world.nodes[name]
-        if node.instance == instance and node.boots == boots and not node.gone and node.powered and not node.treating:
+        if world.treatments.replaces(node):
+            return
+        if node.instance == instance and node.boots == boots and not node.gone and node.powered:
             world.treatments.cure(node, "reboot")
             if not node.node_sign("down"):
                 world.treatments.boot(node)
@@ -101,7 +103,7 @@ class People:
     def revive(self, name: str) -> bool:
         """A machine that was down comes back by itself (a watchdog, a provider that mended its host)."""
         world, node = self.world, self.world.nodes[name]
-        if node.up or node.gone or node.treating or not node.powered:
+        if node.up or node.gone or world.treatments.replaces(node) or not node.powered:
             return False
         node.ailments = [a for a in node.ailments if not a.kind.signs.get("down")]
         world.note("came-back", name)

@@ -71,6 +71,11 @@ class Treatments:
         self._strike_out(node, treatment, "withdrawn", "it was taken back before it had begun")
         return True
 
+    def replaces(self, node: SimNode) -> bool:
+        """Is this machine about to go for another one? Whatever else is done to it, others may get in its way."""
+        known = self.delivered.get(node.treating)
+        return known is not None and known.verb is Verb.REPLACE
+
     def _leave_line(self, treatment: Treatment) -> None:
         node = self.world.nodes[treatment.node]
         if treatment.state != "waiting":
@@ -124,6 +129,8 @@ class Treatments:
         return self._boot(node, treatment)
 
     def _reset(self, node: SimNode, treatment: Treatment) -> None:
+        if node.boot_id != treatment.boot_id:
+            return self.close(node, treatment, "failed", "the node was rebooted while it was being reset")
         if not node.up or node.hung:
             return self.close(node, treatment, "failed", "the node does not answer nvidia-smi --gpu-reset")
         gpus = [gpu for gpu in node.gpus if treatment.device in ("", gpu.pci)]
@@ -138,13 +145,15 @@ class Treatments:
         world, force = self.world, FORCE[treatment.verb]
         if not node.powered:
             return self.close(node, treatment, "failed", "the node did not come back: it has no power")
-        hangs = world.stream("boot").random() < world.reboot_hangs
+        is_up = node.up and node.boot_id != treatment.boot_id  # somebody has booted it meanwhile
+        hangs = world.stream("boot").random() < world.reboot_hangs and not is_up
         self.cure(node, force)
         if force == "reboot" and hangs:
             world.illness.never_came_up(node)
         if node.node_sign("down"):
             return self.close(node, treatment, "failed", "the node did not come back")
-        self.boot(node)
+        if not is_up:
+            self.boot(node)
         return self.close(node, treatment, "done", f"booted, boot id {node.boot_id}")
 
     def cure(self, node: SimNode, force: str) -> None:
