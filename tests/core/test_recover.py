@@ -259,6 +259,13 @@ def test_the_silent_ranks_node_is_the_suspect() -> None:
     assert "rank 1" in said.suspects[0][1]
 
 
+def test_a_rank_is_no_suspect_that_says_nothing_because_its_node_does_not_answer() -> None:
+    """With that beside its absence a healthy node was power-cycled for a network that came and went."""
+    job = a_job(silent=(1,), rank_nodes=("n1", "n2"))
+    assert turn(stalled(deadline=1_060.0), job, unreachable={"n2": 900.0}).suspects == ()
+    assert turn(stalled(deadline=1_060.0), job, unreachable={"n1": 900.0}).suspects != ()
+
+
 def test_a_stalled_job_without_a_silent_rank_has_no_suspect() -> None:
     assert turn(stalled(deadline=1_060.0), a_job()).suspects == ()
 
