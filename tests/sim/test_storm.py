@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
 
 from sickbay.errors import UserError
+from sickbay.model import Action, Place, Verb
+from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.sim import storm
-from sickbay.sim.check import play
+from sickbay.sim.check import play, tell_weather
 from sickbay.sim.shape import two_gangs
 from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
+from tests.builders import a_case
 
 HOUR = 3600.0
 SEEDS = range(40)
 
 
-def brewed(seed: int, kinds: set[str]) -> tuple[World, list[str]]:
+def brewed(seed: int, kinds: set[str]) -> tuple[World, dict[str, int]]:
     world = World(seed, 12, rack_size=4)
     return world, storm.brew(world, MemoryStore(), kinds, world.now + 8 * HOUR)
 
@@ -39,6 +43,36 @@ def test_after_the_calm_nothing_is_away_and_nobody_is_cut_off(kind: str) -> None
             assert not [n.name for n in world.nodes.values() if n.cuts or not (n.ready or n.gone)]
             assert not [name for name in ("api", "provider", "registry", "manager") if world.services.is_away(name)]
             return
+
+
+def lived_in(seed: int) -> tuple[World, MemoryStore]:
+    """A world with what a brain and fate leave behind: marks, records, a host that is down."""
+    world, store = World(seed, 12, rack_size=4), MemoryStore()
+    world.strike("host_crash", "node-0011", cure="replace")
+    for hour in range(8):
+        name = f"node-{hour:04d}"
+        store.create(a_case(node=name))
+        cordon = Action(f"{name}.1/2", Verb.CORDON, Place(name))
+        world.after(hour * HOUR + 60.0, partial(SimulatedPlatform(world).perform, cordon))
+    return world, store
+
+
+@pytest.mark.parametrize("kind", sorted(storm.WEATHER))
+def test_every_kind_finds_somebody_whom_it_befalls_in_some_seed(kind: str) -> None:
+    """Events that find nobody are as if they had not been drawn: each kind says how often it struck."""
+    for seed in SEEDS:
+        world, store = lived_in(seed)
+        struck = storm.brew(world, store, {kind}, world.now + 8 * HOUR)
+        world.run_for(9 * HOUR)
+        if struck.get(kind):
+            return
+    raise AssertionError(f"{kind} never found a target")
+
+
+def test_a_kind_that_never_found_a_target_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell_weather({"comes-back": 7, "liars": 3}, {"comes-back": 0, "liars": 9}) == ["comes-back"]
+    assert "never found a target: comes-back" in capsys.readouterr().out
+    assert tell_weather({"liars": 3}, {"liars": 9}) == []
 
 
 def test_switching_one_kind_on_moves_no_other() -> None:

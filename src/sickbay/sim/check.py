@@ -46,6 +46,7 @@ class Verdict:
     exercised: Mapping[str, int] = field(default_factory=dict)
     settings: tuple[str, ...] = ()  # what was drawn
     pending: tuple[str, ...] = ()  # what checkers say that are not counted yet
+    weather: Mapping[str, int] = field(default_factory=dict)  # what was drawn, and how often it found a target
 
 
 class Trial:
@@ -76,6 +77,7 @@ class Trial:
         self.lock = lock
         self.judge = Judge(self.run, silent=frozenset() if all_checkers else frozenset(PENDING))
         self.crashes = 0
+        self.brewed: Mapping[str, int] = {}
         self._orders = 0
 
     def play(self) -> Verdict:
@@ -97,6 +99,7 @@ class Trial:
         return Verdict(
             self.seed, (*judge.violations, *more), self.world.digest(), cases, self.crashes,
             (*judge.by, *("" for _ in more)), judge.exercised(), self.drawn.words, tuple(judge.pending),
+            dict(self.brewed),
         )  # fmt: skip
 
     def _submit(self) -> None:
@@ -141,7 +144,7 @@ class Trial:
         for _ in range(rng.randint(4, 16)):
             strike = partial(self._strike, rng.choice(kinds), rng.choice(names), rng.randrange(8))
             world.at(rng.uniform(world.now + 60, until), strike)
-        storm.brew(world, self.records, self.weather, until)
+        self.brewed = storm.brew(world, self.records, self.weather, until)
         for act in [a for a in self._acts() if rng.random() < 0.5]:
             for _ in range(rng.randint(1, 4)):
                 world.at(rng.uniform(world.now + 600, until), act)
@@ -292,12 +295,14 @@ def check_seeds(
     """Play the seeds, print what broke and how to see it again; 0 if nothing did and every checker was exercised."""
     logging.getLogger("sickbay").addHandler(logging.NullHandler())  # what a simulated controller warns of is no news
     began, told, bad, cases, crashes = time.monotonic(), time.monotonic(), 0, 0, 0
-    exercised: Counter[str] = Counter()
+    exercised, drawn, struck = Counter[str](), Counter[str](), Counter[str]()
     asked = ("" if weather == "borne" else f" --weather {weather}") + " --soak" * soak
     one = partial(play, weather=storm.asked(weather), soak=soak, all_checkers=all_checkers)
     for n, verdict in enumerate(verdicts(first, count, processes, one), 1):
         cases, crashes = cases + verdict.cases, crashes + verdict.crashes
         exercised.update(verdict.exercised)
+        drawn.update(verdict.weather.keys())
+        struck.update(verdict.weather)
         if verdict.violations:
             bad += 1
             print(f"seed {verdict.seed}: {verdict.violations[0]}" + _more(verdict))
@@ -308,7 +313,7 @@ def check_seeds(
             print(f"\r{n}/{count} seeds, {bad} bad", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     took = time.monotonic() - began
-    vacuous = tell_exercise(exercised, count)
+    vacuous = tell_exercise(exercised, count) + tell_weather(drawn, struck)
     print(f"{count} seeds, {bad} bad, {cases} cases ended, {crashes} crashes survived, {took:.1f} s")
     return 1 if bad or (vacuous and count >= JUDGED_FROM) else 0
 
@@ -322,6 +327,14 @@ def tell_exercise(exercised: Mapping[str, int], seeds: int) -> list[str]:
         note = "  pending: " + PENDING[name] if name in PENDING else "  TOO FEW: it proves nothing" * (name in vacuous)
         print(f"{name:<20} {exercised.get(name, 0):>9,}   {least:>9,}{note}")
     return [name for name in vacuous if name not in PENDING]
+
+
+def tell_weather(drawn: Mapping[str, int], struck: Mapping[str, int]) -> list[str]:
+    """Kinds of weather that seeds drew and that never found a target: they prove nothing."""
+    idle = [name for name in drawn if not struck.get(name)]
+    if idle:
+        print(f"drawn, and never found a target: {', '.join(sorted(idle))}")
+    return idle
 
 
 def _more(verdict: Verdict) -> str:

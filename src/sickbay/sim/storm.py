@@ -37,7 +37,7 @@ class Sky:
     until: float  # the calm begins
 
 
-Event = Callable[[Sky], None]
+Event = Callable[[Sky], bool]  # did it find anybody whom it befell?
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,20 @@ def some_nodes(sky: Sky) -> tuple[list[str], bool]:
     return (sky.rng.choice(places), True) if sky.rng.random() < 0.5 else (share, False)
 
 
-def cut(kind: str, sky: Sky) -> None:
+def cut(kind: str, sky: Sky) -> bool:
     names, place = some_nodes(sky)
-    sky.world.network.cut(names, kind, sky.rng.choice(CUT_S), stays=place)
+    return bool(sky.world.network.cut(names, kind, sky.rng.choice(CUT_S), stays=place).members)
 
 
-def cut_one_by_one(sky: Sky) -> None:
+def cut_one_by_one(sky: Sky) -> bool:
     names, _ = some_nodes(sky)
     sky.rng.shuffle(names)
     kind, every_s = sky.rng.choice(("control", "both", "power")), sky.rng.choice((60.0, 600.0, 1_800.0))
     sky.world.network.cut_one_by_one(names, kind, every_s, sky.rng.choice(CUT_S))
+    return True
 
 
-def cut_alone(sky: Sky) -> None:
+def cut_alone(sky: Sky) -> bool:
     """One node that was well, most often one without work: then nothing but its absence speaks against it."""
     well = sorted(n.name for n in sky.world.nodes.values() if n.present and n.ready and not n.others)
     idle = [name for name in well if not sky.world.nodes[name].jobs]
@@ -78,13 +79,15 @@ def cut_alone(sky: Sky) -> None:
     if found:
         kind, for_s = sky.rng.choice(("control", "both", "power")), sky.rng.choice((1_800.0, 7_200.0, 14_400.0))
         sky.world.network.cut([sky.rng.choice(found)], kind, for_s)
+    return bool(found)
 
 
-def away(service: str, sky: Sky) -> None:
+def away(service: str, sky: Sky) -> bool:
     sky.world.services.fail(service, sky.rng.choice((60.0, 600.0, 3_600.0)))
+    return True
 
 
-def etcd_restored(sky: Sky) -> None:
+def etcd_restored(sky: Sky) -> bool:
     """Somebody takes a backup, and some hours later puts it back, before the calm: after that nobody would end the
     pauses that were in it. Records of a newer version that were in it, and are read by nobody, are so again an hour
     later."""
@@ -92,84 +95,96 @@ def etcd_restored(sky: Sky) -> None:
     later = min(sky.rng.uniform(600.0, 14_400.0), sky.until - sky.world.now)
     sky.world.after(later, lambda: backup.restore(sky.world, sky.store, kept))
     sky.world.after(later + 3_600.0, lambda: backup.all_readable(sky.store))
+    return True
 
 
-def provider_turns(habits: Collection[str], sky: Sky) -> None:
+def provider_turns(habits: Collection[str], sky: Sky) -> bool:
     """From now until the calm some replacements come to this."""
     sky.world.provider.habits[sky.rng.choice(sorted(habits))] = sky.rng.choice((0.3, 1.0))
+    return True
 
 
-def sick_spares(sky: Sky) -> None:
+def sick_spares(sky: Sky) -> bool:
     """Nodes without work are sick, and show it only under load."""
     idle = sorted(n.name for n in sky.world.nodes.values() if n.present and not n.job and n.ready)
     for name in idle[: sky.rng.randint(1, 3)]:
         sky.world.strike("load_only", name, sky.rng.randrange(sky.world.gpus_per_node))
+    return bool(idle)
 
 
-def marks_forgotten(sky: Sky) -> None:
-    sky.world.services.forget(sky.rng.choice((60.0, 600.0, 7_200.0)))
+def marks_forgotten(sky: Sky) -> bool:
+    return bool(sky.world.services.forget(sky.rng.choice((60.0, 600.0, 7_200.0))))
 
 
-def admin_reboots(sky: Sky) -> None:
+def admin_reboots(sky: Sky) -> bool:
     """Most often a node that somebody has a case about: that is what administrators do with it."""
     nodes = sorted((n for n in sky.world.nodes.values() if n.present), key=lambda n: n.name)
     cased = [n for n in nodes if n.mark]
     found = cased if cased and sky.rng.random() < 0.7 else nodes
-    if found:
-        sky.world.people.reboot(sky.rng.choice(found).name)
+    return bool(found) and sky.world.people.reboot(sky.rng.choice(found).name)
 
 
-def comes_back(sky: Sky) -> None:
+def comes_back(sky: Sky) -> bool:
     down = sorted(n.name for n in sky.world.nodes.values() if not n.up and not n.gone)
-    if down:
-        sky.world.people.revive(sky.rng.choice(down))
+    return bool(down) and sky.world.people.revive(sky.rng.choice(down))
 
 
-def storage_hangs(sky: Sky) -> None:
+def storage_hangs(sky: Sky) -> bool:
     sky.world.shared.storage_hangs(sky.rng.choice((300.0, 1_800.0, 7_200.0)))
+    return True
 
 
-def subnet_manager_dies(sky: Sky) -> None:
+def subnet_manager_dies(sky: Sky) -> bool:
     sky.world.shared.subnet_manager_dies(sky.rng.choice((600.0, 3_600.0)))
+    return True
 
 
-def row_heats(sky: Sky) -> None:
+def row_heats(sky: Sky) -> bool:
     rack = sky.rng.choice(sorted({n.rack for n in sky.world.nodes.values()}))
     sky.world.shared.row_heats(sky.world.network.rack(rack), sky.rng.choice((900.0, 7_200.0)))
+    return True
 
 
-def scale_in(sky: Sky) -> None:
+def scale_in(sky: Sky) -> bool:
     """Some idle nodes go for some hours."""
     names = sorted(sky.world.nodes)
-    sky.world.capacity.scale_in(sky.rng.sample(names, len(names) // 2)[:4], sky.rng.choice((3_600.0, 14_400.0)))
+    some, back_s = sky.rng.sample(names, len(names) // 2)[:4], sky.rng.choice((3_600.0, 14_400.0))
+    return bool(sky.world.capacity.scale_in(some, back_s))
 
 
-def spot_reclaimed(sky: Sky) -> None:
-    sky.world.capacity.reclaim_spot(sky.rng.choice(sorted(sky.world.nodes)), sky.rng.choice((600.0, 7_200.0)))
+def spot_reclaimed(sky: Sky) -> bool:
+    node = sky.world.nodes[sky.rng.choice(sorted(sky.world.nodes))]
+    was_there = node.present and not node.gone
+    sky.world.capacity.reclaim_spot(node.name, sky.rng.choice((600.0, 7_200.0)))
+    return was_there
 
 
-def block_ends(sky: Sky) -> None:
+def block_ends(sky: Sky) -> bool:
     """A pool, or a third of the only one."""
     pool = sky.rng.choice(sorted({n.pool for n in sky.world.nodes.values()}))
     names = sorted(n.name for n in sky.world.nodes.values() if n.pool == pool)
-    sky.world.capacity.block_ends(names if len(names) < 4 else names[-len(names) // 3 :], 10_800.0)
+    names = names if len(names) < 4 else names[-len(names) // 3 :]
+    were_there = [name for name in names if not sky.world.nodes[name].gone]
+    sky.world.capacity.block_ends(names, 10_800.0)
+    return bool(were_there)
 
 
-def rollout(factor: str, sky: Sky) -> None:
+def rollout(factor: str, sky: Sky) -> bool:
     """Something new spreads until the calm, and is bad on some of the nodes that get it."""
     harm = sky.rng.choice(BAD_AGENTS) if factor == "agent" else sky.rng.choice(("nvlink_down_after_boot", "gsp_119"))
     share, every_s = sky.rng.choice((0.0, 0.3, 1.0)), sky.rng.choice((600.0, 1_800.0, None))
     sky.world.rollouts.begin(factor, f"{factor}-next", every_s=every_s, bad_share=share, harm=harm)
+    return True
 
 
-def liars(sky: Sky) -> None:
+def liars(sky: Sky) -> bool:
     """An alert or a webhook names a node, most often a healthy one, with something grave; or it repeats, as the weaker
     witness, what a node's agent says."""
     world, rng = sky.world, sky.rng
     present = sorted(n.name for n in world.nodes.values() if n.present)
     sick = [n for n in present if any(f.status is not Status.OK for f in world.nodes[n].findings.values())]
     if not present:
-        return
+        return False
     busy = [n for n in present if world.nodes[n].jobs and world.nodes[n].ready and n not in sick]
     if busy and rng.random() < 0.5:  # what can wait until the work is done, and somebody says that it cannot
         name, source, code = rng.choice(busy), rng.choice(SOURCES), rng.choice(GRAVE)
@@ -181,21 +196,26 @@ def liars(sky: Sky) -> None:
             world.outsiders.repeat(source, rng.choice(sick))
         name = rng.choice(sick) if sick and rng.random() < 0.5 else rng.choice(present)
         world.outsiders.accuse(source, name, rng.choice(GRAVE), rng.randrange(8))
+    return True
 
 
-def rolled_back(sky: Sky) -> None:
+def rolled_back(sky: Sky) -> bool:
     """The controller was upgraded, wrote some records, and is rolled back; hours later it is upgraded again."""
+    found = False
     for kind in (Case, NodeRecord):
         keys = sorted(sky.store.contents().live[kind])
         for key in sky.rng.sample(keys, min(len(keys), sky.rng.randint(0, 2))):
+            found = True
             sky.world.note("newer-record", "", what=kind.__name__, key=key)
             backup.written_by_a_newer(sky.store, kind, key)
             again = partial(backup.written_by_a_newer, sky.store, kind, key, newer=False)
             sky.world.after(sky.rng.uniform(600.0, 10_800.0), again)
+    return found
 
 
-def nothing(sky: Sky) -> None:
+def nothing(sky: Sky) -> bool:
     """Not an event: a kind that says how the trial is built."""
+    return True
 
 
 WEATHER: Mapping[str, Kind] = {
@@ -287,23 +307,24 @@ def _stream(seed: int, name: str) -> Random:
     return Random(f"{seed}/weather/{name}")
 
 
-def brew(world: World, store: Restorable, kinds: Collection[str], until: float) -> list[str]:
-    """Draw what this seed has of these kinds, and let it happen in time. Returns the kinds drawn."""
-    drawn = []
+def brew(world: World, store: Restorable, kinds: Collection[str], until: float) -> dict[str, int]:
+    """Draw what this seed has of these kinds, and let it happen in time. Returns the kinds drawn, each with how often
+    it has found somebody whom it befell: that is counted as time passes."""
+    drawn: dict[str, int] = {}
     for name, kind in WEATHER.items():
         if not has(world.seed, name, kinds):
             continue
         rng = _drawn(world.seed, name)
-        drawn.append(name)
+        drawn[name] = 0
         sky = Sky(world, store, rng, until)
         for _ in range(rng.randint(1, kind.most)):
-            world.at(rng.uniform(world.now + 600.0, until), partial(_strikes, kind, sky, until))
+            world.at(rng.uniform(world.now + 600.0, until), partial(_strikes, name, sky, drawn))
     return drawn
 
 
-def _strikes(kind: Kind, sky: Sky, until: float) -> None:
-    if sky.world.now < until:
-        kind.happens(sky)
+def _strikes(name: str, sky: Sky, struck: dict[str, int]) -> None:
+    if sky.world.now < sky.until:
+        struck[name] += WEATHER[name].happens(sky)
 
 
 def calm(world: World) -> None:
