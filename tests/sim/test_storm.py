@@ -15,7 +15,7 @@ from sickbay.sim.check import play, tell_weather
 from sickbay.sim.shape import two_gangs
 from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
-from tests.builders import a_case
+from tests.builders import a_case, a_recovery
 
 HOUR = 3600.0
 SEEDS = range(40)
@@ -52,9 +52,13 @@ def lived_in(seed: int) -> tuple[World, MemoryStore]:
     for hour in range(8):
         name = f"node-{hour:04d}"
         store.create(a_case(node=name))
-        cordon = Action(f"{name}.1/2", Verb.CORDON, Place(name))
-        world.after(hour * HOUR + 60.0, partial(SimulatedPlatform(world).perform, cordon))
+        store.create(a_recovery(job=f"job-{hour}"))
+        world.after(hour * HOUR + 60.0, partial(closed, world, name))
     return world, store
+
+
+def closed(world: World, name: str) -> None:
+    SimulatedPlatform(world).perform(Action(f"{name}.1/2", Verb.CORDON, Place(name)))
 
 
 @pytest.mark.parametrize("kind", sorted(storm.WEATHER))

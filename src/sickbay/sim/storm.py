@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+from typing import Any
 
 from sickbay.errors import UserError
-from sickbay.model import Case, NodeRecord, Status
+from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Recovery, Status
 from sickbay.sim import backup
 from sickbay.sim.backup import Backup, Restorable
 from sickbay.sim.jobs import JobSpec
@@ -199,10 +200,10 @@ def liars(sky: Sky) -> bool:
     return True
 
 
-def rolled_back(sky: Sky) -> bool:
+def rolled_back(kinds: Sequence[type[Any]], sky: Sky) -> bool:
     """The controller was upgraded, wrote some records, and is rolled back; hours later it is upgraded again."""
     found = False
-    for kind in (Case, NodeRecord):
+    for kind in kinds:
         keys = sorted(sky.store.contents().live[kind])
         for key in sky.rng.sample(keys, min(len(keys), sky.rng.randint(0, 2))):
             found = True
@@ -248,7 +249,8 @@ WEATHER: Mapping[str, Kind] = {
     "rollout-driver": Kind(0.15, 1, partial(rollout, "driver")),
     "rollout-image": Kind(0.15, 1, partial(rollout, "image")),
     "rollout-agent": Kind(0.15, 1, partial(rollout, "agent")),
-    "rolled-back": Kind(0.15, 2, rolled_back),
+    "rolled-back": Kind(0.15, 2, partial(rolled_back, (Case, NodeRecord))),
+    "rolled-back-others": Kind(0.15, 2, partial(rolled_back, (Recovery, Command, Pause, Ledger))),
     "liars": Kind(0.3, 6, liars),
     # how the trial is built
     "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
