@@ -532,7 +532,7 @@ def test_a_recovery_is_stuck() -> None:
 HERE = (
     "TreatedSafely", "PlacedSafely", "WithinLimits", "ReturnedWell", "LeftAsFound", "PersonObeyed", "HealthyJobsRun",
     "Trustworthy", "ExaminedAlone", "HoldObeyed", "Climbs", "TimedFairly", "NumberedOnce", "EvidenceFirst", "ToldOnce",
-    "EndsOrRests", "JobsMove",
+    "EndsOrRests", "JobsMove", "FewSickSuccessors",
 )  # fmt: skip
 
 
@@ -544,3 +544,45 @@ def test_every_checker_has_been_made_to_complain() -> None:
 
 def test_every_checker_has_a_floor_of_its_own() -> None:
     assert [c.__name__ for c in ALL if vars(c).get("floor", 0.0) < 1.0] == []
+
+
+def came_sick(ward: Ward, node: str, n: int) -> None:
+    """The machine there is sent away before anybody has opened it."""
+    ward.world.treatments.begin(f"{node}.1/{n}", Verb.REPLACE, ward.world.nodes[node])
+    ward.passes(3600.0)
+    ward.judge.look()
+
+
+def renaming() -> Ward:
+    ward = unwatched()
+    ward.world.provider.renames = True
+    return ward
+
+
+def test_a_third_machine_in_a_row_that_is_sent_away_unopened_is_complained_of() -> None:
+    ward = renaming()
+    for name in (NODE, f"{NODE}-1", f"{NODE}-2"):
+        came_sick(ward, name, 7)
+    assert not [v for v in ward.judge.violations if "in a row" in v]
+    came_sick(ward, f"{NODE}-3", 7)
+    assert [v for v in ward.judge.violations if f"{NODE}-3 is the 3. machine in a row that came sick" in v]
+
+
+def test_one_that_was_opened_for_work_ends_a_row_of_sick_machines() -> None:
+    ward = renaming()
+    for name in (NODE, f"{NODE}-1"):
+        came_sick(ward, name, 7)
+    asks(ward, Verb.CORDON, f"{NODE}-2")
+    asks(ward, Verb.RELEASE, f"{NODE}-2")
+    for name in (f"{NODE}-2", f"{NODE}-3", f"{NODE}-4"):
+        came_sick(ward, name, 7)
+    assert not [v for v in ward.judge.violations if "in a row" in v]
+
+
+def test_a_row_of_sick_machines_that_a_person_goes_on_with_is_theirs() -> None:
+    ward = renaming()
+    for name in (NODE, f"{NODE}-1", f"{NODE}-2"):
+        came_sick(ward, name, 7)
+    ward.world.note("person", "", act="approve", case=f"{NODE}-3.1", verb="REPLACE")
+    came_sick(ward, f"{NODE}-3", 7)
+    assert not [v for v in ward.judge.violations if "in a row" in v]

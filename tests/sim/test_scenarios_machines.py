@@ -6,11 +6,13 @@ Marked scenarios show what the brain does not bear yet; whoever mends it takes t
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
 from sickbay.model import Command, Phase
 from sickbay.settings import Limit
+from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward, a_policy, names
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -154,3 +156,73 @@ def test_a_machine_that_its_provider_only_started_again_is_examined_before_it_wo
     assert Phase.VERIFYING in [entry.phase for entry in case.journal]
     assert ward.world.nodes[SICK].mark == case.id
     ward.ends_well()
+
+
+# -- successors with names of their own (Karpenter, Auto Scaling groups)
+
+
+def a_pool_of_sick_stock(**how: Any) -> Ward:
+    ward = Ward(16, policy=a_policy(approval=(), max_out=Limit(), max_out_fleet=Limit(), at_once=Limit()), **how)
+    ward.world.provider.renames = True
+    ward.world.provider.habits = {"ill": 1.0}
+    return ward
+
+
+def sent_away(ward: Ward) -> list[str]:
+    return [fact.node for fact in ward.facts("treat-start") if fact.detail["verb"] == "REPLACE"]
+
+
+def test_sick_stock_under_new_names_is_sent_back_twice_in_a_row_and_then_a_person_decides() -> None:
+    """59 machines were ended in a day and nobody was told: each came under a name that nothing was known of."""
+    ward = a_pool_of_sick_stock()
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.passes(DAY)
+    assert sent_away(ward) == [SICK, f"{SICK}-1", f"{SICK}-2"]
+    case = ward.case(f"{SICK}-3")
+    assert case is not None
+    assert case.phase is Phase.ESCALATED
+    assert "3 machines in a row came sick to pool default" in case.journal[-1].why
+    (told,) = [n for n in ward.run.mailbox.notices if n.level == "urgent"]
+    assert f"sickbay case approve {case.id} --verb REPLACE" in told.body
+    ward.is_sound()
+
+
+def test_a_row_of_sick_machines_outlives_the_leader() -> None:
+    ward = a_pool_of_sick_stock(store=MemoryStore())
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    ward.until(lambda: len(sent_away(ward)) == 3)
+    ward.crash()
+    ward.passes(DAY)
+    assert sent_away(ward) == [SICK, f"{SICK}-1", f"{SICK}-2"]
+
+
+def test_many_that_come_sick_at_once_are_one_urgent_notice() -> None:
+    ward = a_pool_of_sick_stock(rack_size=1)
+    for name in names(3, 5):
+        ward.world.strike("row_remap_failed_64", name, 2, cure="replace")
+        ward.passes(1200.0)  # else it is a common cause
+    ward.passes(DAY)
+    rest = [n for n in ward.world.nodes if (c := ward.case(n)) is not None and c.phase is Phase.ESCALATED]
+    assert len([name for name in sent_away(ward) if ward.world.nodes[name].place]) == 2
+    assert len(rest) >= 3
+    told = [n for n in ward.run.mailbox.notices if n.level != "info"]
+    assert [n.level for n in told].count("urgent") == 1
+    assert all(any(n in f"{t.title}\n{t.body}" for t in told) for n in rest)
+    ward.is_sound()
+
+
+def test_what_a_person_approves_is_replaced_all_the_same_and_a_good_one_ends_the_row() -> None:
+    ward = a_pool_of_sick_stock()
+    ward.world.strike("row_remap_failed_64", SICK, 2, cure="replace")
+    case = ward.until_phase(f"{SICK}-3", Phase.ESCALATED, DAY)
+    ward.world.provider.habits = {}
+    ward.run.store.create(Command("c1", "approve", case.id, "alice", "go", ward.world.now, {"verb": "REPLACE"}))
+    ward.world.note("person", "", act="approve", case=case.id, verb="REPLACE")
+    ward.passes(60.0)
+    ward.says("retry", case)
+    ward.until(lambda: ward.facts("release", f"{SICK}-4"), within=DAY)
+    ward.world.provider.habits = {"ill": 1.0}
+    ward.world.strike("row_remap_failed_64", "node-0009", 2, cure="replace")
+    ward.passes(DAY)
+    assert sent_away(ward)[-3:] == ["node-0009", "node-0009-1", "node-0009-2"]
+    ward.is_sound()

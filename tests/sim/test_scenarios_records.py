@@ -156,9 +156,8 @@ class Lag:
         self.behind[name] = 0.0 if same else self.behind.get(name, 0.0) + 1.0
         if written is not None and self.behind[name] > self.worst.get(name, 0.0):
             self.worst[name] = self.behind[name]
-        assert self.behind[name] <= LAG_S, (
-            f"{written and written.phase} on record, {held.phase} in truth: {held.refusal}"
-        )
+        said = f"{written and written.phase} on record, {held.phase} in truth ({held.refusal})"
+        assert self.behind[name] <= LAG_S, said
 
 
 @pytest.mark.parametrize("idle_s", [60.0, 3600.0])

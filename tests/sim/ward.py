@@ -125,7 +125,8 @@ class Ward:
 
     def __init__(
         self, nodes: int = 10, *, policy: Policy | None = None, jobs: JobPolicy | None = None, brains: int = 1,
-        controller: ControllerSettings | None = None, store: Store | None = None, crew: Callable[[], Crew] = InlineCrew, **world: Any,
+        controller: ControllerSettings | None = None, store: Store | None = None,
+        crew: Callable[[], Crew] = InlineCrew, **world: Any,
     ) -> None:  # fmt: skip
         quiet: dict[str, Any] = {"silent_failure": 0.0, "reboot_hangs": 0.0, "part_returns": 0.0}
         self.world = World(11, nodes, **{**quiet, **world})

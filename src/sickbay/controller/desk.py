@@ -24,6 +24,7 @@ from sickbay.controller.heartbeats import Heartbeats
 from sickbay.controller.monitor import Monitor
 from sickbay.controller.records import Records
 from sickbay.controller.strays import Strays
+from sickbay.controller.successors import Successors
 from sickbay.controller.unheeded import Unheeded, why_not
 from sickbay.controller.view import View
 from sickbay.controller.windows import opens_in
@@ -92,6 +93,7 @@ class Desk(Asking):
         self._heartbeats = Heartbeats(view, settings.controller)
         self._strays = Strays(view, look)
         self._absences = Absences(view, records, settings, self._unsaid)
+        self._successors = Successors(view, records)
         self._crowd = Crowd(view)
         self._barred = Barred(view)
         self._unheeded = Unheeded()
@@ -126,6 +128,7 @@ class Desk(Asking):
     def listen(self, now: Now) -> None:
         """Agents that fell silent, and those that are back. A silent pool is one notice, so first count them all."""
         self._monitor.note_changes(now)
+        self._successors.note(now)
         late, back = self._heartbeats.listen(now)
         for name in (*late, *back):
             self._monitor.note_instruments(self._view.nodes[name])
@@ -188,6 +191,7 @@ class Desk(Asking):
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
             taken_back=self._monitor.taken_back(case, node),
             stray=stray, lost=view.lost.pop(name, None), read_again=name in view.read_again,
+            joined=self._successors.since(name, node, now), came_sick=self._successors.before(case, now),
             away_since=member.since, absent=member.absent, exchange=member.exchange, witness=member.witness,
             over=self._absences.over if name == absence.NAME else self._monitor.over.pop(name, ""),
         )  # fmt: skip
@@ -284,6 +288,7 @@ class Desk(Asking):
         elif d.ended:
             self._view.explained_no_more(case)
             self._absences.note_end(case, now)
+            self._successors.ended(case, now)
         if d.ended:
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))

@@ -358,7 +358,7 @@ class Controller:
     # -- sleeping
 
     def _plan_sleep(self, now: Now) -> float:
-        """Until the next deadline, ask or write. Short sleeps only while one is near: a far one needs no close watch."""
+        """Until the next deadline, ask or write. Short sleeps only near a deadline: a far one needs no close watch."""
         self._planned = 0.0
         if self.containment.rests("rule", LEDGER, now):  # nothing that is decided can be written: no haste
             self._planned = self._settings.controller.period_s

@@ -62,10 +62,12 @@ class View:
         self.silent: set[str] = set()  # whose agent we no longer hear (controller/heartbeats.py)
         self.by_boot: set[str] = set()  # "driver=580": values that a node was seen to have after a boot and not before
         self.came: dict[str, set[str]] = defaultdict(set)  # node -> values that it has and had not: seen by no pass yet
+        self.joined: set[str] = set()  # names that nobody had seen before: seen by no pass yet
         self._had: dict[str, Mapping[str, str]] = {}  # factors of machines that left, by name: their successors'
         self._was_away: dict[str, tuple[str, float | None]] = {}  # objects deleted meanwhile: their machine, since when
         self.answered: set[str] = set()  # seen ready by this very process: of others nobody knows when they went away
         self._deleted: dict[str, int] = {}  # version at which a name was deleted, until the next resync
+        self._began = False  # all were read once: whoever is not known by then has joined
         self._watching = False  # a node not seen before is new: not while all are read for the first time
         self._due: list[tuple[float, str, str]] = []
         self._due_at: dict[tuple[str, str], float] = {}
@@ -93,7 +95,7 @@ class View:
             self.touch_node(name)
         for node in fleet.nodes:
             self.put_node(node)
-        self._watching = True
+        self._watching = self._began = True
         live = {j.id for j in fleet.jobs}
         for gone in [j for j in self.jobs if j not in live]:
             del self.jobs[gone]
@@ -111,6 +113,8 @@ class View:
         if self._deleted:
             self._deleted.pop(name, None)
         self.nodes[name] = node
+        if old is None and self._began and not (name in self._had or name in self.records or name in self.cases):
+            self.joined.add(name)
         if old is not None and old.boot_id != node.boot_id and old.instance == node.instance:
             self._note_boot(old, node)
         self._note_change(old.factors if old is not None else self._had.pop(name, None), node)

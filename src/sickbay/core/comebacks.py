@@ -53,6 +53,14 @@ def is_same_machine(case: Case, node: Node | None) -> bool:
     return node is not None and booted and node.instance == case.instance and not node.gone
 
 
+def is_still_there(case: Case, node: Node | None) -> bool:
+    """It is said to be replaced, and we still see it as it was: nobody knows yet what came of it. The same machine,
+    started again where nobody hears it, was taken for another one, and our mark stayed on it (seed 133)."""
+    sent = case.pending
+    as_it_was = node is not None and sent is not None and node.boot_id == sent.before.boot_id
+    return node is not None and as_it_was and bool(node.boot_id) and node.instance == case.instance and not node.gone
+
+
 def why_not_again(record: NodeRecord, case: Case, returned: Collection[str], policy: Policy, now: float) -> str:
     """Why another machine would not help, and what a person can do; "" if it may be tried."""
     within = [cid for cid, at in record.replaced.items() if now - at <= policy.relapse_s]

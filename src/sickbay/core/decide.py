@@ -21,6 +21,7 @@ from sickbay.core import (
     sight,
     steps,
     strays,
+    successors,
     suspicion,
     triage,
     undelivered,
@@ -73,6 +74,7 @@ def _open(turn: Turn) -> None:
         ceilings=ctx.ceilings, died=turn.s.died,
     )  # fmt: skip
     turn.case = replace(turn.case, newcomer=all(la.fault == "newcomer" for la in latches))
+    turn.case = successors.noted(turn.case, turn.s.joined, ctx.now.watch, ctx.now.wall)
     if turn.s.exchange and absence.is_only_evidence(turn.case):
         turn.case = replace(turn.case, rung=Verb.POWER_CYCLE, approved=(Verb.REPLACE,))
     turn.fresh = ()

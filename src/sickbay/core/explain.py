@@ -135,6 +135,15 @@ REFUSED_WORDS = {
 }
 
 
+CAME_SICK = "came-sick/"  # in Notice.alike, before the pool
+
+
+def came_sick(notice: Notice, case: Case, *, known: bool) -> Notice:
+    """A pool that gets nothing but sick machines is one thing to ask a provider about. `known`: another one rests with
+    a person over it, so they were told."""
+    return replace(notice, alike=f"{CAME_SICK}{case.pool}", level="warning" if known else notice.level)
+
+
 def asked_again(notice: Notice, case: Case) -> Notice:
     """What is refused and asked for again is refused on many nodes at once, mostly for one missing right: that is one
     thing to mend, and one message."""
@@ -206,28 +215,34 @@ def alike(remarks: Sequence[Notice]) -> Notice:
     names = list(dict.fromkeys(remark.title.partition(": ")[0] for remark in remarks))
     if len(names) == 1:
         return first
-    if first.alike.startswith(ASKED_AGAIN):
-        return _many_refused(remarks, names)
+    if short := _short(first.alike):
+        return _many_cases(remarks, names, short)
     body = f"{len(names)} nodes show it and stay in service: {named(names)}.\nOf {names[0]}: {first.body}"
     return replace(first, title=f"{len(names)} nodes: {first.title.partition(': ')[2]}", body=body)
 
 
-MOST_WHYS = 3  # different refusals that are quoted
+def _short(word: str) -> str:
+    """What many cases have in common, where it is no remark."""
+    if word.startswith(ASKED_AGAIN):
+        return REFUSED_WORDS[Verb(word.removeprefix(ASKED_AGAIN))]
+    return f"came sick to pool {word.removeprefix(CAME_SICK)}" if word.startswith(CAME_SICK) else ""
 
 
-def _many_refused(notices: Sequence[Notice], names: Sequence[str]) -> Notice:
+MOST_WHYS = 3  # different reasons that are quoted
+
+
+def _many_cases(notices: Sequence[Notice], names: Sequence[str], short: str) -> Notice:
     """The words of a door name the right that is missing, and say what to do."""
     first, whys = notices[0], dict[str, str]()
     for notice in notices:
         said = notice.body.partition("\n")[0]
         whys.setdefault(said.replace(notice.title.partition(": ")[0], ""), said)
-    verb = Verb(first.alike.removeprefix(ASKED_AGAIN))
     body = [
-        f"{len(names)} nodes {REFUSED_WORDS[verb]}. Their cases: {named([notice.case for notice in notices])}.",
+        f"{len(names)} nodes {short}. Their cases: {named([notice.case for notice in notices])}.",
         *list(whys.values())[:MOST_WHYS],
         first.body.partition("\n")[2],
     ]
-    return replace(first, title=f"{len(names)} nodes {REFUSED_WORDS[verb]}", body="\n".join(body), case="")
+    return replace(first, title=f"{len(names)} nodes {short}", body="\n".join(body), case="")
 
 
 def doubted(node: str, doubt: Doubt, at: float) -> Notice:

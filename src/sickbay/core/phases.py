@@ -17,6 +17,7 @@ from sickbay.core import (
     flaps,
     machine,
     plan,
+    successors,
     suspicion,
     triage,
     undelivered,
@@ -230,11 +231,14 @@ def _for_a_person(turn: Turn, case: Case, verb: Verb) -> str:
     without asking, its owner has decided already."""
     policy = turn.ctx.policy
     if verb is Verb.REPLACE and (verb in case.approved or verb not in policy.approval):
-        by_hand = verb in case.approved
-        return (
-            "" if by_hand else comebacks.why_not_again(turn.record, case, turn.s.returned, policy, turn.ctx.now.watch)
-        )
+        if verb in case.approved:
+            return ""
+        again = comebacks.why_not_again(turn.record, case, turn.s.returned, policy, turn.ctx.now.watch)
+        return again or successors.why_not(case, turn.s.came_sick)
     return suspicion.needs_a_person(turn.record, [d.part for d in case.diagnoses], turn.ctx.now.watch)
+
+
+SEEN_S = 30.0  # until what a REPLACE has brought is looked for again
 
 
 def _repairing(turn: Turn, case: Case) -> Said:
@@ -251,6 +255,9 @@ def _repairing(turn: Turn, case: Case) -> Said:
     if not isinstance(outcome, Done):
         return _failure(turn)
     assert verb is not None
+    if verb is Verb.REPLACE and comebacks.is_still_there(case, turn.s.node):
+        turn.case = _ask_later(turn, case, SEEN_S)
+        return None
     if verb is Verb.REPLACE and not comebacks.is_same_machine(case, turn.s.node):
         return (Event.REPLACED, outcome.detail or "the machine was replaced")
     catalog, now = turn.ctx.catalog, turn.ctx.now.watch

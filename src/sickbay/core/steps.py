@@ -17,6 +17,7 @@ from sickbay.core import (
     plan,
     quiet,
     recurring,
+    successors,
     triage,
     undelivered,
 )
@@ -149,5 +150,8 @@ def _with_notice(turn: Turn, case: Case, why: str) -> Case:
         notice = explain.with_quiet(notice, case, turn.ctx.now.wall + quiet.length(case, turn.ctx.policy))
     notice = recurring.instead(turn, case, notice) if notice is not None else None
     notice = flaps.told(turn, case, notice)
-    notice = explain.asked_again(notice, case) if notice is not None and machine.is_asked_again(case) else notice
+    if notice is not None and machine.is_asked_again(case):
+        notice = explain.asked_again(notice, case)
+    elif notice is not None and successors.IN_A_ROW in why:
+        notice = explain.came_sick(notice, case, known=turn.s.came_sick > successors.MOST)
     return replace(case, notices=(*case.notices, notice)[-8:]) if notice else case

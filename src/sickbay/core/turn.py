@@ -83,6 +83,8 @@ class NodeSlice:
     over: str = ""  # why a case about something shared has ended by itself
     taken_back: str = ""  # "driver=590": what its fault had come with, and is not on it any more
     witness: str = ""  # who else says that a node which does not answer is alive
+    joined: float | None = None  # watch time at which it joined, if it has not been found well since
+    came_sick: int = 0  # of the machines that joined its pool before it, in a row
     exchange: bool = False  # a person approved REPLACE for all that went away with it
 
 

@@ -116,6 +116,7 @@ class SimNode:
     out_since: float | None = None
     out_s: float = 0.0
     recorded: set[str] = field(default_factory=set)  # keys of actions delivered to this instance
+    place: str = ""  # the name that stood here first, where the provider gives each successor a name of its own
     shown: Any = None  # what the platform showed last, None when more than the work on the node has changed since
 
     @property

@@ -73,7 +73,7 @@ class People:
 
     def _succeed(self, name: str) -> None:
         world, node = self.world, self.world.nodes[name]
-        if node.gone:
+        if node.gone and name in world.nodes:
             world.shelf.put(node.gpus)
             world.treatments.new_instance(node)
 

@@ -5,6 +5,7 @@ Treatments ask it when a REPLACE has taken its time. Tests and storms set its `h
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sickbay.sim.hardware import SimNode
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 #   same-instance  the same machine, started again: its id, its parts, a new boot
 #   sick           another machine that is sick already, and shows it only under load
 #   late           another machine, hours later
+#   ill            another machine that is sick already, and says so from the first look on
 #   never          the old one is gone and no other comes (no capacity): the call never ends
-HABITS = ("same-parts", "same-instance", "sick", "late", "never")
+HABITS = ("same-parts", "same-instance", "sick", "ill", "late", "never")
 LATE_S = (3_600.0, 21_600.0)
 
 
@@ -27,6 +29,7 @@ class Provider:
     def __init__(self, world: World) -> None:
         self.world = world
         self.habits: dict[str, float] = {}  # habit -> chance at each replacement
+        self.renames = False  # successors have names of their own, as Karpenter and Auto Scaling groups give them
         self.next: list[str] = []  # habits of the next replacements, in order; "" is a good one
         self._late: list[tuple[SimNode, Treatment]] = []
 
@@ -56,10 +59,27 @@ class Provider:
             world.remove_object(node, gone=True)
         if habit != "same-parts":
             world.shelf.put(parts)
-        world.treatments.new_instance(node, parts if habit == "same-parts" else None)
+        new = world.treatments.new_instance(node, parts if habit == "same-parts" else None)
         if habit == "sick":
-            world.strike("load_only", node.name)
-        world.treatments.close(node, treatment, "done", f"{old} is gone; its successor is {node.instance}")
+            world.strike("load_only", new.name)
+        if habit == "ill":
+            world.strike("row_remap_failed_64", new.name, 0, cure="replace")
+        world.treatments.close(node, treatment, "done", f"{old} is gone; its successor is {new.instance}")
+
+    def successor(self, node: SimNode) -> SimNode:
+        """What the machine that takes this one's place is called: the same, or by a name of its own."""
+        if not self.renames:
+            return node
+        place, number = node.place or node.name, node.generation + 1
+        new = replace(
+            node, name=f"{place}-{number}", place=place, findings={}, outside={}, jobs={}, stuck=[], orphans=[],
+            agent_up=False, agent_silent_since=self.world.now, agent_muted=False, agent_fault="", cuts=[],
+            cycle_at=None, out_s=0.0, shown=None, written=(0.0, "", False),
+        )  # fmt: skip
+        node.gone, node.up, node.ready = True, False, False
+        self.world.rollouts.moved(node.name, new)
+        self.world.nodes.succeed(node.name, new)
+        return new
 
     def _start_again(self, node: SimNode, treatment: Treatment) -> None:
         """Stopped and started: a power cycle, and every answer says that all went well."""
@@ -89,6 +109,6 @@ class Provider:
 
     def calm(self) -> None:
         """It does as it should from now on, and what is late arrives."""
-        self.habits, self.next = {}, []
+        self.habits, self.next, self.renames = {}, [], False
         for node, treatment in tuple(self._late):
             self._arrive(node, treatment)

@@ -100,6 +100,12 @@ class Rollouts:
             if taken and getattr(node, rollout.factor) != rollout.value:
                 self._take(rollout, node)
 
+    def moved(self, before: str, node: SimNode) -> None:
+        """A machine under another name takes the place of this one: it has what was there before the roll-out."""
+        for rollout in self.active:
+            if before in rollout.has:
+                setattr(node, rollout.factor, rollout.has[before])
+
     def booted(self, node: SimNode) -> None:
         """What is bad is bad after each boot."""
         for rollout in self.active:

@@ -105,6 +105,15 @@ def provider_turns(habits: Collection[str], sky: Sky) -> bool:
     return True
 
 
+def provider_renames(sky: Sky) -> bool:
+    """From now until the calm each successor has a name of its own, and mostly its stock is ill besides."""
+    sky.world.provider.renames = True
+    chance = sky.rng.choice((0.0, 0.5, 1.0))
+    if chance:
+        sky.world.provider.habits["ill"] = chance
+    return True
+
+
 def sick_spares(sky: Sky) -> bool:
     """Nodes without work are sick, and show it only under load."""
     idle = sorted(n.name for n in sky.world.nodes.values() if n.present and not n.job and n.ready)
@@ -236,6 +245,7 @@ WEATHER: Mapping[str, Kind] = {
     "provider-late": Kind(0.15, 1, partial(provider_turns, ("late",))),
     "provider-never": Kind(0.1, 1, partial(provider_turns, ("never",))),
     "provider-sick": Kind(0.15, 1, partial(provider_turns, ("sick",))),
+    "provider-renames": Kind(0.2, 1, provider_renames),
     "sick-spares": Kind(0.2, 2, sick_spares),
     "marks-forgotten": Kind(0.2, 2, marks_forgotten),
     "admin-reboots": Kind(0.3, 4, admin_reboots),

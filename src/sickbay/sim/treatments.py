@@ -196,9 +196,11 @@ class Treatments:
         is_new = node.boots == 0  # its agent's image must be pulled first
         world.after(world.agent_up_s, partial(world.services.when_there, "registry", wake) if is_new else wake)
 
-    def new_instance(self, node: SimNode, parts: list[SimGpu] | None = None) -> None:
-        """Another machine joins under this name, behind the newcomer gate. `parts`: with these on its board."""
+    def new_instance(self, node: SimNode, parts: list[SimGpu] | None = None) -> SimNode:
+        """Another machine joins under this name, or one of its own, behind the newcomer gate. `parts`: with these on
+        its board."""
         world = self.world
+        node = world.provider.successor(node)
         node.generation += 1
         node.objects += 1
         node.instance = world.factory.instance(node.name, node.generation)
@@ -210,8 +212,11 @@ class Treatments:
         node.mark, node.closed, node.others, node.gate, node.opted_out = "", False, [], True, False
         node.present, node.gone, node.recorded, node.boots = True, False, set(), -1
         node.gpu_map, node.pulled = (), set()
-        world.note("joined", node.name, instance=node.instance, serials=",".join(g.serial for g in node.gpus))
+        place = {"place": node.place} if node.place else {}
+        serials = ",".join(g.serial for g in node.gpus)
+        world.note("joined", node.name, instance=node.instance, serials=serials, **place)
         self.boot(node)
+        return node
 
     def _bring_back(self, node: SimNode) -> None:
         """Refurbished machines carry old parts: sometimes one that was taken out for good reason."""

@@ -66,6 +66,22 @@ class Removed:
     gone: bool
 
 
+class Places(dict[str, SimNode]):
+    """The nodes of the fleet by name. One whose place was taken under another name is no member any more; who still
+    speaks of it (an old job, a late call) finds what is left of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.former: dict[str, SimNode] = {}
+
+    def __missing__(self, name: str) -> SimNode:
+        return self.former[name]
+
+    def succeed(self, old: str, new: SimNode) -> None:
+        self.former[old] = self.pop(old)
+        self[new.name] = new
+
+
 class Watcher:
     """What a platform hands in to hear of changes. Batches arrive at the end of an instant."""
 
@@ -105,7 +121,7 @@ class World:
         self.clock = VirtualClock(start)
         self.factory = Factory(seed, gpus_per_node)
         self.shelf, self.stock = Shelf(), stock
-        self.nodes: dict[str, SimNode] = {}
+        self.nodes = Places()
         self.jobs: dict[str, SimJob] = {}
         self.log: list[Fact] = []
         self.trace: deque[str] = deque(maxlen=TRACE_KEPT)

@@ -18,7 +18,13 @@ from sickbay.sim.checkers.checker import Bench, Checker
 from sickbay.sim.checkers.consent import Approved, InMaintenance, PauseObeyed, WithinLevel, WorkLeftAlone
 from sickbay.sim.checkers.diary import Diary
 from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
-from sickbay.sim.checkers.exits import DisruptionsBounded, EveryStateHasAnExit, LemonsKillFewJobs, NoException
+from sickbay.sim.checkers.exits import (
+    DisruptionsBounded,
+    EveryStateHasAnExit,
+    FewSickSuccessors,
+    LemonsKillFewJobs,
+    NoException,
+)
 from sickbay.sim.checkers.given_up import NoJobGivenUp
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
@@ -32,7 +38,7 @@ ALL: tuple[type[Checker], ...] = (
     WorkLeftAlone, InMaintenance, PauseObeyed, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
     HealthyLeftAlone, OneAttemptWrites, NoJobGivenUp, EveryStateHasAnExit, DisruptionsBounded, LemonsKillFewJobs,
-    NoException, WithinCeilings, OwnersTold,
+    NoException, WithinCeilings, OwnersTold, FewSickSuccessors,
 )  # fmt: skip
 
 # Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed

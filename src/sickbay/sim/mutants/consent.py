@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sickbay.model import Event, Phase, Verb
-from sickbay.sim.mutants.patch import Mutant, Patch, row_, wrap_
+from sickbay.sim.mutants.patch import Mutant, Patch, row_, set_, wrap_
 
 
 def _not_asked(old: Any) -> Any:
@@ -184,5 +184,11 @@ CONSENT: tuple[Mutant, ...] = (
     Mutant("nobody is told of a case", wrap_("controller.outbox", "Outbox.put", _keeps_it_quiet)),
     Mutant("the strongest rung is tried for ever", wrap_("core.machine", "next_rung", _last_rung_again)),
     Mutant("a node raises when its case opens", wrap_("core.decide", "_conclude", _stumbles)),
+    Mutant(
+        "sick stock is fetched for ever",
+        set_("core.successors", "why_not", lambda case, before: ""),
+        drawn="policy.approval = []",
+        only="FewSickSuccessors",
+    ),
     Mutant("an exhausted ladder begins anew", row_(Phase.QUEUED, Event.EXHAUSTED, Phase.CORDONING)),
 )
