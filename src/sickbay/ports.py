@@ -109,8 +109,10 @@ class Platform(Protocol):
         RELEASE with `args["cancel"]` takes back whatever else the case had sent to the node and has not begun.
         Before a treatment acts, the door re-reads: our mark carries this case, cordoned, empty or unreachable,
         boot id == before.boot_id; otherwise it answers Unguarded. With `unless` = "ready" it answers Refuted, and does
-        nothing, when the node is ready by then. RESTART_JOB is create-if-absent by attempt, refuses
-        while an earlier attempt lives outside nodes that carry our mark, and re-checks that its nodes carry none.
+        nothing, when the node is ready by then. RESTART_JOB is create-if-absent by attempt, and re-checks that its
+        nodes carry no mark. It refuses while ranks of an earlier attempt live: on a node that answers all but those
+        that no signal ends (only where our mark is), on one that does not all but those in `args["behind"]` ("all", or
+        names of nodes; core/reach.py decides). No mark is a fence where nobody can read it.
         """
 
 

@@ -60,5 +60,6 @@ def test_a_job_that_stands_still_is_not_looked_into_by_one_who_may_only_watch() 
 def test_what_we_have_stopped_ourselves_is_brought_back_although_the_level_was_lowered_since() -> None:
     shift = watching("OBSERVE")
     shift.door.shows_job("llama", phase=JobPhase.STOPPED, stopped_by="drain:n2.1")
-    shift.door.shows("n1", jobs=())
+    for name in ("n1", "n2"):
+        shift.door.shows(name, jobs=())
     assert shift.passes(600.0).door.called(Verb.RESTART_JOB)

@@ -118,3 +118,50 @@ def test_a_job_that_makes_steps_all_the_same_is_not_worth_a_word() -> None:
     running = a_recovery(progressed=900.0)
     assert reach.told(a_slice(), running, NOW) is running
     assert reach.told(a_slice(), replace(running, progressed=400.0), NOW).notices
+
+
+# --- what the platform's door is told ---------------------------------------------------------------------------------
+
+
+def test_the_door_is_told_whom_it_may_leave_behind() -> None:
+    s = a_slice(unreachable={}, powerless=("n1", "n2"))
+    assert reach.behind(s, WAITING, DEAD_JOB) == "n1,n2"
+    assert reach.behind(replace(s, powerless=()), WAITING, DEAD_JOB) == ""
+    assert reach.behind(s, WAITING, replace(DEAD_JOB, fenced=True)) == "all"
+    assert reach.behind(s, replace(WAITING, unfenced=DEAD_JOB.attempt), DEAD_JOB) == "all"
+    assert reach.behind(s, replace(WAITING, unfenced=DEAD_JOB.attempt - 1), DEAD_JOB) == "n1,n2"
+
+
+def test_of_very_many_machines_without_power_an_action_carries_some() -> None:
+    s = a_slice(powerless=tuple(f"n{i}" for i in range(500)))
+    assert len(reach.behind(s, WAITING, DEAD_JOB).split(",")) == reach.MOST_BEHIND
+
+
+def test_a_restart_carries_it() -> None:
+    made = decide(a_slice(unreachable={}, powerless=("n2",)), JobPolicy(), NOW).recovery
+    assert made is not None
+    assert made.pending is not None
+    assert made.pending.args["behind"] == "n2"
+    plain = decide(a_slice(unreachable={}), JobPolicy(), NOW).recovery
+    assert plain is not None
+    assert plain.pending is not None
+    assert "behind" not in plain.pending.args
+
+
+# --- a node that is back ----------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_back_holds_the_job_until_its_kubelet_has_ended_the_old_ranks() -> None:
+    """It is Ready half a minute before: a second attempt began beside ranks that wrote."""
+    made = decide(a_slice(unreachable={}, ending=("n2",)), JobPolicy(), NOW).recovery
+    assert made is not None
+    assert made.phase is RecoveryPhase.WAITING_FOR_CAPACITY
+    assert made.refusal == "ranks of attempt 1 are still being ended on n2"
+
+
+def test_an_owners_word_counts_for_ranks_that_only_the_platform_knows_of() -> None:
+    """The node went away just after its stop was confirmed, and the door still shows a rank there."""
+    stopped = replace(WAITING, stopped=600.0)
+    s = a_slice(since=601.0, commands=(a_command("restart"),))
+    assert loose(s, stopped) == ()
+    assert reach.obey(s, stopped, Now(5.0, 5.0)).unfenced == DEAD_JOB.attempt

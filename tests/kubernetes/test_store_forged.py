@@ -1,4 +1,4 @@
-"""Commands and Pauses that say one thing to the admission policy and another to us: written by hand, on a real API server."""
+"""Commands and Pauses, written by hand, that say one thing to the admission policy and another to us."""
 
 from __future__ import annotations
 

@@ -203,6 +203,12 @@ def test_an_attempt_begins_beside_ranks_that_write(writes: bool, complained: boo
     assert bool(complaints(ward, "OneAttemptWrites")) == complained
 
 
+def test_whoever_asks_for_an_attempt_beside_ranks_that_write_leans_on_the_platform() -> None:
+    ward = unwatched()
+    ward.world.note("asked-beside", "", job="llama", attempt=1, nodes=NODE)
+    assert complaints(ward, "OneAttemptWrites")
+
+
 @pytest.mark.parametrize(
     ("what", "complained"),
     [("storage", True), ("data", True), ("power", True), ("power of two", False), ("nothing", False)],

@@ -70,6 +70,19 @@ def test_a_job_whose_ranks_work_on_out_of_reach_is_not_started_a_second_time() -
     assert w.facts("two-attempts") == []
 
 
+@pytest.mark.parametrize(("many", "for_s"), [(1, 0.5 * HOUR), (4, 2 * HOUR)])
+def test_a_job_begins_again_only_when_nodes_that_are_back_have_ended_its_old_ranks(many: int, for_s: float) -> None:
+    """They are Ready up to half a minute before: the restart went ahead at once, beside ranks that wrote."""
+    w = ward(32)
+    w.submit(nodes=names(0, 4))
+    w.passes(HOUR)
+    w.world.network.cut(names(0, many), "control", for_s=for_s)
+    w.passes(6 * HOUR)
+    assert w.facts("two-attempts") == []
+    assert w.facts("restart-refused") == [], "the brain sees it by itself"
+    assert w.world.jobs["llama"].attempt == 2
+
+
 def test_certificates_that_expire_one_by_one_get_no_node_treated() -> None:
     w = ward()
     w.passes(600.0)

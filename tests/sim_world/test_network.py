@@ -9,6 +9,7 @@ from sickbay.model import (
     Before,
     Change,
     Done,
+    Failed,
     JobPhase,
     Lost,
     Node,
@@ -21,7 +22,7 @@ from sickbay.model import (
 )
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.sim.jobs import JobSpec, SimJob
-from sickbay.sim.network import EVICT_AFTER_S
+from sickbay.sim.network import EVICT_AFTER_S, GRACE_S
 from sickbay.sim.world import World
 
 CASE = "node-0000.1"
@@ -120,7 +121,8 @@ def test_of_a_gang_that_is_cut_in_two_only_the_part_that_is_reached_is_ended() -
     assert "NoExecute" in job.exits[0].tail[0]
 
 
-def test_a_kubelet_that_is_back_ends_what_was_evicted_before_it_says_ready() -> None:
+def test_a_kubelet_that_is_back_says_ready_and_ends_what_was_evicted_within_its_grace() -> None:
+    """As a real one does: it had ended them before it said so, and no restart beside them could be seen here."""
     world = fleet()
     job = gang(world, names(0, 4))
     world.network.cut(names(0, 4), "control", for_s=1200.0)
@@ -128,8 +130,28 @@ def test_a_kubelet_that_is_back_ends_what_was_evicted_before_it_says_ready() -> 
     assert job.orphans == []
     assert shown(world).ready
     assert shown(world).jobs == ()
-    order = [f.kind for f in world.log if f.node == ONE and f.kind in ("orphans-end", "ready")]
-    assert order == ["orphans-end", "ready"]
+    for name in names(0, 4):
+        told = [f for f in world.log if f.node == name and f.kind in ("orphans-end", "ready")]
+        assert [f.kind for f in told] == ["ready", "orphans-end"]
+        assert 0.0 < told[1].t - told[0].t <= GRACE_S + 1.0
+
+
+def test_ranks_that_were_given_up_are_shown_and_hold_their_job_back_until_their_grace_is_over() -> None:
+    world = fleet()
+    job = gang(world, names(0, 4))
+    world.network.cut(names(0, 4), "control")
+    world.run_for(EVICT_AFTER_S + 60.0)
+    for name in names(0, 4):
+        world.nodes[name].ready = True  # as a kubelet says that is back
+    assert shown(world).jobs == ("train",)
+    door, newest = SimulatedPlatform(world), job.newest_checkpoint()
+    assert newest is not None
+    stopped = door.perform(Action("train#3", Verb.STOP_JOB, Place(""), args={"job": "train"}))
+    assert isinstance(stopped, Started)
+    asks = {"job": "train", "attempt": "2", "from_step": str(newest.step), "behind": "all"}
+    said = door.perform(Action("train#9", Verb.RESTART_JOB, Place(""), args=asks, nodes=tuple(names(4, 4))))
+    assert isinstance(said, Failed)
+    assert "still end on" in said.why
 
 
 def test_a_stop_does_not_reach_ranks_that_are_cut_off_and_says_so() -> None:
@@ -145,20 +167,37 @@ def test_a_stop_does_not_reach_ranks_that_are_cut_off_and_says_so() -> None:
         world.nodes[name].mark = f"{name}.1"
     assert isinstance(door.perform(stop), Started)  # a mark on a node that nobody can reach is no fence
     assert job.still_writes
+    world.run_for(60.0)
+    said = door.perform(stop)  # known to be away: waiting here ends nothing there, and it holds the restart back
+    assert isinstance(said, Done)
+    assert "not confirmed on" in said.detail
+    assert job.still_writes
 
 
-def test_a_restart_beside_ranks_that_live_is_told_as_two_attempts() -> None:
+@pytest.mark.parametrize("behind", ["", "all", ",".join(names(0, 4)), ONE])
+def test_a_restart_beside_ranks_out_of_reach_is_made_only_where_they_may_be_left_and_told_as_two_attempts(
+    behind: str,
+) -> None:
     world = fleet()
     job = gang(world, names(0, 4))
     world.network.cut(names(0, 4), "control")
     world.run_for(EVICT_AFTER_S + 60.0)
     newest = job.newest_checkpoint()
     assert newest is not None
-    asks = {"job": "train", "attempt": "2", "from_step": str(newest.step)}
+    for name in names(0, 4):
+        world.nodes[name].mark = f"{name}.1"  # no fence: nobody there has read it
+    asks = {"job": "train", "attempt": "2", "from_step": str(newest.step), "behind": behind}
     again = Action("train#9", Verb.RESTART_JOB, Place(""), args=asks, nodes=tuple(names(4, 4)))
-    SimulatedPlatform(world).perform(again)  # whether it may is for the brain: core/reach.py
-    assert len(kinds(world, "two-attempts")) == 1
-    assert "writes=True" in kinds(world, "two-attempts")[0]
+    said = SimulatedPlatform(world).perform(again)  # who may be left is for the brain: core/reach.py
+    told = kinds(world, "two-attempts")
+    if behind in ("", ONE):
+        assert isinstance(said, Failed)
+        assert "may still run on" in said.why
+        assert told == []
+        assert len(kinds(world, "asked-beside")) == 1
+    else:
+        assert len(told) == 1
+        assert "writes=True" in told[0]
 
 
 @pytest.mark.parametrize("verb", [Verb.DRAIN, Verb.RESET_GPU, Verb.COLLECT, Verb.VERIFY])

@@ -137,6 +137,8 @@ class JobDesk(Asking):
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
             unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
+            powerless=tuple(n for n in away if not reach.may_hide_ranks(self._view.nodes.get(n))),
+            ending=self._ending(job) if waiting and job else (),
             outage=self._outage(recovery, away, now) if recovery and waiting else "",
             commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
@@ -165,6 +167,11 @@ class JobDesk(Asking):
             known = self._view.nodes.keys() | self._view.gone
             absent = {**dict.fromkeys(n for n in job.nodes if n not in known), **absent}
         return {n: self._since(n, since, now) for n, since in absent.items()}
+
+    def _ending(self, job: Job) -> tuple[str, ...]:
+        """Nodes of its last attempt that answer and show it still."""
+        known = ((name, self._view.nodes.get(name)) for name in dict.fromkeys(job.nodes))
+        return tuple(name for name, node in known if node is not None and node.ready and job.id in node.jobs)
 
     def _since(self, name: str, since: float | None, now: Now) -> float:
         """Who was away already when we began to look may have been for ever: with ranks on it."""

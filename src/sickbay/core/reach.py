@@ -1,8 +1,9 @@
 """Ranks out of reach: a job is not started elsewhere while ranks of its last attempt may still run, and write.
 
 A mark on a node that does not answer is no fence: nobody there has read it. What is one: a machine without power, a
-node that is back (its kubelet has ended what was given up), a job whose checkpoints are kept apart by attempt, or its
-owner's word. Called by core/recover.py. Pure.
+node that is back and has ended what was given up, a job whose checkpoints are kept apart by attempt, or its owner's
+word. The platform's door holds a restart to the same rule: `behind` tells it whom may be left where they are. Called by
+core/recover.py. Pure.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sickbay.core.turn import JobSlice, Now
 from sickbay.model import Entry, Job, Node, Notice, Recovery, RecoveryPhase
 
 NAMED = 6
+MOST_BEHIND = 100  # names that an action carries: of more the platform's own signs of lost power must tell
 OFF = frozenset({"off", "dead"})  # by the provider's word no rank runs there
 TELL_S = 60.0  # out of reach for a shorter time is not worth a word
 
@@ -31,6 +33,21 @@ def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:
     if job.fenced or r.unfenced >= job.attempt:
         return ()
     return tuple(node for node, since in s.unreachable.items() if r.stopped < 0 or since <= r.stopped)
+
+
+def behind(s: JobSlice, r: Recovery, job: Job) -> str:
+    """On which nodes that do not answer ranks may be left behind: "all", or names."""
+    if job.fenced or r.unfenced >= job.attempt:
+        return "all"
+    return ",".join(s.powerless[:MOST_BEHIND])
+
+
+def ending(s: JobSlice, r: Recovery, job: Job) -> str:
+    """A node that is back is Ready before its kubelet has ended what was given up: that takes as long as the ranks'
+    grace, and until then they write."""
+    if not s.ending:
+        return ""
+    return f"ranks of attempt {job.attempt} are still being ended on {named(sorted(s.ending), NAMED)}"
 
 
 def words(job: Job, nodes: Iterable[str]) -> str:
@@ -67,7 +84,7 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     now. Said while neither is so, it means nothing: it is no leave for another day."""
     for command in s.commands:
         wanted = command.verb == "restart" and s.job is not None
-        lost, waits = wanted and bool(s.job and loose(s, r, s.job)), wanted and _is_put_off(r, now)
+        lost, waits = wanted and _hides(s, r), wanted and _is_put_off(r, now)
         known = command.verb == "restart"
         no = "none of its ranks is out of reach and no try is put off: nothing is done"
         no = no if known else f"unknown command {command.verb[:64]!r}: nothing is done"
@@ -77,6 +94,11 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
         r = replace(r, unfenced=s.job.attempt) if lost and s.job else r
         r = replace(r, entered=now.watch - outages.back_off(r)) if waits else r
     return r
+
+
+def _hides(s: JobSlice, r: Recovery) -> bool:
+    """Also where it was seen to go away only after its stop was confirmed: the platform may know better."""
+    return s.job is not None and bool(s.unreachable) and not s.job.fenced and r.unfenced < s.job.attempt
 
 
 def _is_put_off(r: Recovery, now: Now) -> bool:

@@ -304,6 +304,8 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if lost := reach.loose(s, r, job):
         why = reach.words(job, lost)
         return ((E.TIMED_OUT, why) if _due(r, now) else None), replace(r, refusal=why)
+    if why := reach.ending(s, r, job):
+        return ((E.TIMED_OUT, why) if _due(r, now) else None), replace(r, refusal=why)
     if now.watch < r.entered + outages.back_off(r):
         return None, replace(r, refusal=f"it is tried again later and later: {outages.words(r)}")
     good = s.good or ()
@@ -431,7 +433,7 @@ def _entering(s: JobSlice, r: Recovery, why: str, policy: JobPolicy, now: Now) -
     if r.phase is P.EXAMINING and job is not None:
         return replace(r, pending=_ask(r, Verb.VERIFY, job.nodes, checks="nvidia-smi"))
     if r.phase is P.RESTARTING and job is not None:
-        return _ask_restart(r, job)
+        return _ask_restart(s, r, job)
     resumed = r.phase is P.RUNNING and r.restarts and r.journal[-1].event == E.PROGRESSED
     if resumed and r.down_since is not None and job is not None and job.phase is JobPhase.RUNNING:
         told = explain.restarted(r, now.wall - r.down_since, now.wall)
@@ -452,12 +454,13 @@ def _is_long_down(r: Recovery, policy: JobPolicy, now: Now) -> bool:
     return now.watch >= max(r.stopped, r.progressed) + policy.capacity_s
 
 
-def _ask_restart(r: Recovery, job: Job) -> Recovery:
+def _ask_restart(s: JobSlice, r: Recovery, job: Job) -> Recovery:
     start = capacity.start_from(job, r)
     from_step = start.step if start else 0
     lost = max(0, r.job_step - from_step)
+    behind = {"behind": names} if (names := reach.behind(s, r, job)) else {}
     action = _ask(r, Verb.RESTART_JOB, r.nodes, attempt=r.attempt + 1, from_step=from_step,
-                  from_attempt=start.attempt if start else 0, on_demand=int(r.on_demand))  # fmt: skip
+                  from_attempt=start.attempt if start else 0, on_demand=int(r.on_demand), **behind)  # fmt: skip
     return replace(r, pending=action, checkpoint_step=from_step if start else -1, lost_steps=lost)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NOTICE_S = (3.0, 25.0)  # until the ranks that live notice that a peer died
 SAVE_S = 45.0  # an extra checkpoint on request, at least this long
 MEND_S = 1_800.0  # until its owner has mended a program: whoever starts it sooner starts the same bug
+LONG_DARK_S = 120.0  # who has not been heard of for so long is known to be away by everybody who looks
 SLOW = 1.4  # a degrading GPU holds the whole gang back by this much
 
 
@@ -430,17 +431,33 @@ class Gangs:
         self.world.note("saved", "", job=job.id, step=step)
         self.world.touch_job(job)
 
-    def refusal(self, job: SimJob, nodes: tuple[str, ...], from_step: int) -> str:
+    def unended(self, job: SimJob, *, silent: bool) -> list[str]:
+        """Nodes where ranks of an earlier attempt live on: those whose kubelet says nothing (`silent`), or those that
+        answer and have not ended them yet."""
+        left = dict.fromkeys(name for orphans in job.orphans for name in orphans.nodes)
+        if silent:
+            left |= dict.fromkeys(node.name for node in self.world.nodes.values() if job.id in node.stuck)
+        return [name for name in left if self.is_silent(self.world.nodes[name]) == silent]
+
+    @staticmethod
+    def is_silent(node: SimNode) -> bool:
+        """As far as the platform knows: one whose kubelet is no longer heard counts as ready for a while."""
+        return not (node.present and node.ready)
+
+    def refusal(self, job: SimJob, nodes: tuple[str, ...], from_step: int, behind: str = "") -> str:
         """Why this gang cannot be started on these nodes now; "" if it can.
 
-        Checkpoints are fenced by attempt number: a rank of an earlier attempt that is stuck on a node which carries our
-        mark can write nothing that a later attempt reads, so it does not hold the job back. Anywhere else it does.
+        A rank of an earlier attempt that is stuck on a node which answers and carries our mark does not hold the job
+        back: no signal ends it. Anywhere else it does, and on a node that does not answer no mark is a fence:
+        `behind` are the nodes whose ranks may be left there ("all": by its owner's word, or they write apart).
         """
         world = self.world
         if job.live:
             return f"attempt {job.attempt} of {job.id} still lives"
         if from_step != job.spec.first_step and all(c.step != from_step for c in job.checkpoints):
             return f"{job.id} has no complete checkpoint at step {from_step}"
+        if why := self._beside(job, behind):
+            return why
         loose = [n.name for n in world.nodes.values() if job.id in n.stuck and not n.mark]
         if loose:
             return f"ranks of an earlier attempt live on {', '.join(loose)}, which carries no mark of ours"
@@ -449,6 +466,20 @@ class Gangs:
             if why:
                 return f"{name}: {why}"
         return "" if len(nodes) == len(job.spec.nodes) else f"{len(nodes)} nodes given, {len(job.spec.nodes)} needed"
+
+    def _beside(self, job: SimJob, behind: str) -> str:
+        """Ranks of an earlier attempt that live on; told where whoever asks should have known better for long."""
+        world = self.world
+        if ending := self.unended(job, silent=False):
+            return f"ranks of an earlier attempt still end on {', '.join(ending[:3])}"
+        left = () if job.spec.fenced or behind == "all" else self.unended(job, silent=True)
+        hidden = [name for name in left if name not in behind.split(",")]
+        if not hidden:
+            return ""
+        known = all(world.now >= world.nodes[name].dark_since + LONG_DARK_S for name in hidden)
+        if job.still_writes and known:
+            world.note("asked-beside", "", job=job.id, attempt=job.attempt, nodes=",".join(hidden))
+        return f"ranks of an earlier attempt may still run on {', '.join(hidden[:3])}, which do not answer"
 
     def _unfit(self, job: SimJob, name: str) -> str:
         node = self.world.nodes.get(name)

@@ -25,6 +25,7 @@ EVICT_AFTER_S = 300.0  # tolerationSeconds of the NoExecute taint "unreachable" 
 RIDES_S = 30.0  # what retransmits bridge (NCCL_IB_TIMEOUT and retries): then communicators are broken for good
 HEARTBEAT_S = 10.0  # a kubelet that is back says so within this long
 BOOT_S = 240.0  # from power to a kubelet that says Ready
+GRACE_S = 30.0  # terminationGracePeriodSeconds: of ranks that were given up, when their kubelet is back
 
 
 @dataclass(slots=True)
@@ -180,17 +181,23 @@ class Network:
         self.world.after(1.0 + node.agent_phase % HEARTBEAT_S, lambda: self._heard(node, instance))
 
     def _heard(self, node: SimNode, instance: str) -> None:
-        """Its kubelet is back: it first ends what was given up meanwhile, then it says Ready."""
+        """Its kubelet is back and says Ready; what was given up meanwhile it ends within its grace."""
         world = self.world
         if node.instance != instance or not node.answers or node.gone or not node.present:
             return
-        world.gangs.orphans_end(node, "its kubelet is back")
         self.tell_boot(node)
         if not node.ready:
             node.ready = True
             world.note("ready", node.name)
         world.touch(node)
         world.agents.wake(node, node.boot_id)
+        if node.orphans:
+            world.after(1.0 + node.agent_phase % GRACE_S, lambda: self._end_orphans(node, instance))
+
+    def _end_orphans(self, node: SimNode, instance: str) -> None:
+        """Unless it is cut off again: then nobody hears of their end."""
+        if node.instance == instance and node.answers and node.reachable:
+            self.world.gangs.orphans_end(node, "its kubelet is back")
 
     def _powered(self, node: SimNode, instance: str) -> None:
         """Power off and on is a power cycle, whoever did it: it cures what one cures, and gives a new boot id."""

@@ -292,27 +292,6 @@ def test_a_namespace_can_opt_in_for_all_its_jobs_and_a_job_can_say_otherwise(gro
     assert "its own controller restarts it" in outcome.why
 
 
-def test_a_rank_stuck_where_our_mark_is_does_not_hold_the_job_back(ground: Ground) -> None:
-    """Checkpoints are fenced by attempt; the node is closed."""
-    here = ground.nodes(3)
-    job = ground.running(
-        ground.job(),
-    )
-    sick = job.nodes[0]
-    ground.api.patch(
-        ground.pod_path(ground.pod_on(sick)), {"metadata": {"annotations": {"sim.test/stuck": "1"}}}, Anything
-    )
-    ground.api.patch(f"/api/v1/nodes/{sick}", {"metadata": {"labels": {"sim.test/kubelet": "dead"}}}, Anything)
-    ground.do_once(ground.stop(job))
-    good = [node for node in here if node != sick]
-    refused = restart_job(ground.site, ground.restart(job, *good))
-    assert isinstance(refused, Failed)
-    ground.mark(sick)
-    assert isinstance(ground.do(ground.stop(job)), Done)
-    assert isinstance(restart_job(ground.site, ground.restart(job, *good)), Done)
-    assert set(ground.running(job.id).nodes) == set(good)
-
-
 def test_a_job_that_tells_no_steps_is_never_said_to_hang_and_its_restart_counts_when_it_runs(ground: Ground) -> None:
     here = ground.nodes(2)
     job = ground.running(ground.job())

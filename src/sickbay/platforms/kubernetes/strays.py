@@ -1,7 +1,7 @@
 """Nodes that carry our mark and are not selected: found by one list when the eyes open.
 
-Called by watching. A node whose last GPU has fallen off the bus loses the label that selects it. Whoever saw that goes on
-following it; the next leader, or a fresh install, would never hear of it, and its cordon and taint would stay for ever.
+Called by watching. A node whose last GPU has fallen off the bus loses the label that selects it. Whoever saw that goes
+on following it; the next leader, or a fresh install, would never hear of it, and its cordon and taint would stay.
 A read of what is there. It must never take up a mark that another Sickbay of this cluster has put.
 """
 
@@ -19,7 +19,7 @@ _ONE_LABEL = re.compile(r"([^\s=!(),]+)(==?[^\s=!(),]*)?")
 
 
 def marked(site: Site) -> Iterator[str]:
-    """Names of nodes with a mark, of those that the selector may have let go. Page by page, and only metadata is read."""
+    """Names of nodes with a mark, of those that the selector may have let go. Page by page; only metadata is read."""
     for page, _ in site.api.pages(names.NODES, Anything, **without(site.settings.gpu_selector)):
         yield from (node.metadata.name for node in page if node.metadata.annotation(site.keys.case))
 

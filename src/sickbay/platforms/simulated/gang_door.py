@@ -37,7 +37,7 @@ def stop(world: World, action: Action) -> Outcome:
     if job.attempt > int(action.args.get("attempt", job.attempt)):
         return Failed(f"moved: {job.id} is at attempt {job.attempt}")
     if not job.live:
-        return Done(f"{job.id} does not run")
+        return _stopped(world, job, f"{job.id} does not run")
     step, last = job.step(world.now), action.args.get("last_step")
     if last is not None and step > int(last):
         return Failed(f"moved: {job.id} has reached step {step}, beyond {last}")
@@ -47,14 +47,15 @@ def stop(world: World, action: Action) -> Outcome:
 
 
 def _stopped(world: World, job: SimJob, words: str) -> Outcome:
-    """Confirmed gone, as the gang's pods would say; those on a node that does not answer are not, whatever mark is on
-    it, unless the job says that they harm nobody."""
-    left = [name for orphans in job.orphans for name in orphans.nodes if not job.spec.fenced]
-    if not left:
-        return Done(words)
-    return Started(
-        ASK_AGAIN_S, f"ranks of {job.id} on {', '.join(left[:3])} do not answer and cannot be confirmed gone"
-    )
+    """Confirmed gone, as the gang's pods would say, wherever somebody answers. What runs where nobody does is not ended
+    by waiting here: it holds the restart back."""
+    if left := world.gangs.unended(job, silent=False):
+        return Started(
+            ASK_AGAIN_S, f"ranks of {job.id} on {', '.join(left[:3])} do not answer and cannot be confirmed gone"
+        )
+    hidden = world.gangs.unended(job, silent=True)
+    also = f"; not confirmed on {', '.join(hidden[:3])}, which do not answer" if hidden else ""
+    return Done(words + also)
 
 
 def restart(world: World, action: Action) -> Outcome:
@@ -76,7 +77,7 @@ def _restart(world: World, action: Action, job: SimJob, attempt: int) -> Outcome
     if job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE):
         return Failed(f"{job.id} is {job.phase.value.lower()}")
     from_step = int(action.args.get("from_step", 0))
-    why = world.gangs.refusal(job, action.nodes, from_step)
+    why = world.gangs.refusal(job, action.nodes, from_step, action.args.get("behind", ""))
     if why:
         world.note("restart-refused", "", job=job.id, key=action.key, why=why.replace(" ", "_"))
         return Failed(f"refused: {why}")

@@ -270,6 +270,9 @@ class OneAttemptWrites(Checker):
             d = fact.detail
             words = f"{d['job']} attempt {d['attempt']} began while attempt {d['beside']} writes on {d['nodes']}"
             self.expect(not d["writes"], fact, words)
+        if fact.kind == "asked-beside":  # its platform refused; who asks for it leans on that
+            d = fact.detail
+            self.expect(False, fact, f"an attempt of {d['job']} was asked for beside ranks that write on {d['nodes']}")
 
 
 class OwnersTold(Checker):

@@ -95,6 +95,7 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("what comes and goes is over each time", set_("core.absence_story", "goes_on", _no)),
     # what jobs share
     Mutant("ranks out of reach are no hindrance", set_("core.reach", "loose", lambda *a: ())),
+    Mutant("a node that is back has ended its old ranks", set_("core.reach", "ending", lambda *a: "")),
     Mutant("a shared outage spends attempts", set_("controller.outages", "Outages.of", _none)),
     Mutant("an attempt that does not begin is spent", set_("core.outages", "_is_blameless", _no)),
     Mutant("a job that never begins is tried for ever", set_("core.outages", "TRIES", 10**6)),

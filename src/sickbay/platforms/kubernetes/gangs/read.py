@@ -6,7 +6,7 @@ when the job itself does not say how it is to be recovered), however large the g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,32 +134,22 @@ def may_be_managed(site: Site, job: str, spaces: dict[str, str]) -> bool:
 
 def marks(site: Site, wanted: Iterable[str]) -> dict[str, str]:
     """Those of the nodes that carry our mark or are not there, each with the case, or with why not."""
-    few = tuple(dict.fromkeys(wanted))
-    if len(few) > MANY:
-        seen = {n.metadata.name: n for n in site.api.list(names.NODES, NodeObject, labelSelector=_selector(site))}
-        found = {name: seen.get(name) for name in few}
-    else:
-        found = {name: site.api.find(names.node(name), NodeObject) for name in few}
+    found = nodes_named(site, wanted)
     return {name: said for name, node in found.items() if (said := _said(site, node))}
 
 
-def _selector(site: Site) -> str:
-    return site.settings.gpu_selector
+def nodes_named(site: Site, wanted: Iterable[str]) -> dict[str, NodeObject | None]:
+    """As they are now. One that the list of ours does not show may have lost its label."""
+    few = tuple(dict.fromkeys(wanted))
+    seen: dict[str, NodeObject] = {}
+    if len(few) > MANY:
+        listed = site.api.list(names.NODES, NodeObject, labelSelector=site.settings.gpu_selector)
+        seen = {node.metadata.name: node for node in listed}
+    return {name: seen.get(name) or site.api.find(names.node(name), NodeObject) for name in few}
 
 
 def _said(site: Site, node: NodeObject | None) -> str:
     return node.metadata.annotation(site.keys.case) if node is not None else "no such node"
-
-
-def living(site: Site, pods: Sequence[PodObject]) -> list[PodObject]:
-    """Pods whose processes may still run on nodes that we do not hold: those are what a second attempt must wait for.
-
-    One that is stuck where our mark is does not hold the job back: that node is closed, and checkpoints carry their
-    attempt.
-    """
-    left = [pod for pod in pods if ranks.lives(pod) and pod.spec.node_name]
-    held = marks(site, (pod.spec.node_name for pod in left)) if left else {}
-    return [pod for pod in left if pod.spec.node_name not in held]
 
 
 def look(site: Site, found: Found) -> tuple[JobPhase, str]:

@@ -1,9 +1,9 @@
 """RESTART_JOB: the next attempt, made once, from the step that was asked for, away from the nodes under suspicion.
 
 platform.perform calls `restart_job`. Create-if-absent by attempt: the number on the object decides whether it is there,
-and one write with the version we read makes it. Refused while an earlier attempt may still run outside nodes that carry
-our mark, on nodes that carry one, and from a step that nobody has saved. A job that its own controller has ended for
-good is made anew under the same name, unless its owner forbids it. It must never resume what somebody else suspended.
+and one write with the version we read makes it. Refused while an earlier attempt may still run (left.py), on nodes that
+carry our mark, and from a step that nobody has saved. A job that its own controller has ended for good is made anew
+under the same name, unless its owner forbids it. It must never resume what somebody else suspended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from sickbay.kube.objects import Anything
 from sickbay.model import Action, Done, Failed, JobPhase, Lost, Outcome, Retry
 from sickbay.platforms.kubernetes.gangs import bare, kinds, kueue, overrides, recreate, show, steer, telling, words
 from sickbay.platforms.kubernetes.gangs.kinds import Kind
-from sickbay.platforms.kubernetes.gangs.read import Found, job_named, living, look, marks, read
+from sickbay.platforms.kubernetes.gangs.left import beside, left
+from sickbay.platforms.kubernetes.gangs.read import Found, job_named, look, marks, read
 from sickbay.platforms.kubernetes.gangs.show import Memory
 from sickbay.platforms.kubernetes.gangs.stop import LATER_S, is_over, not_ours
 from sickbay.platforms.kubernetes.site import Site
@@ -76,9 +77,8 @@ def refusal(site: Site, found: Found, action: Action) -> str:
         return f"{gang.id} is {phase.value.lower()}"
     if phase is JobPhase.SUSPENDED:
         return f"{gang.id} is suspended by {by}: it is theirs to resume"
-    if left := living(site, gang.pods):
-        nodes = ", ".join(sorted({pod.spec.node_name for pod in left})[:3])
-        return f"an earlier attempt of {gang.id} still lives on {nodes} ({len(left)} pods)"
+    if why := beside(found, left(site, found), action.args.get("behind", "")):
+        return why
     if held := marks(site, action.nodes):
         return "; ".join(f"{name}: {_held(said)}" for name, said in sorted(held.items())[:3])
     return _never_saved(site, found, words.number(action.args.get("from_step", "")))

@@ -16,10 +16,10 @@ from sickbay.kube.objects import Anything, PodObject
 from sickbay.model import Action, Done, Failed, JobPhase, Outcome, Retry, Started
 from sickbay.platforms.kubernetes.gangs import bare, kinds, kueue, logs, progress, ranks, show, telling, words
 from sickbay.platforms.kubernetes.gangs.index import foreign_owner
+from sickbay.platforms.kubernetes.gangs.left import left, where
 from sickbay.platforms.kubernetes.gangs.read import (
     Found,
     job_named,
-    living,
     look,
     may_be_managed,
     read,
@@ -165,19 +165,22 @@ def _nodes(obj: kinds.GangObject, now: list[str]) -> list[str]:
 
 
 def settled(site: Site, found: Found) -> Outcome:
-    """Has every rank ended? Those on nodes that carry our mark are not waited for."""
+    """Has every rank ended that anybody can end? What may run where no kubelet answers is not waited for here: it holds
+    the restart back."""
     gang = found.gang
     admitted = kueue.find(site, found) if gang.kind is not kinds.BARE else None
     if admitted is not None and admitted.active:  # we were killed between the two writes
         kueue.set_active(site, admitted, False)
     if gang.kind is kinds.BARE:
         bare.remove(site, found)
-    left = living(site, gang.pods) or bare.in_the_way(found)
+    there = left(site, found)
+    ending = there.ending or bare.in_the_way(found)
     stop = show.stop_of(gang.object)
-    if left:
-        where = ", ".join(sorted({pod.spec.node_name for pod in left})[:3])
-        return Started(SOON_S, f"{len(left)} of {len(gang.pods)} pods of {gang.id} still end, on {where}")
-    return Done(f"{gang.id} attempt {show.attempt_of(gang.object)} is stopped at step {stop.step if stop else 0}")
+    if ending:
+        return Started(SOON_S, f"{len(ending)} of {len(gang.pods)} pods of {gang.id} still end, on {where(ending)}")
+    also = f"; not confirmed on {where(there.hidden)}, where no kubelet answers" if there.hidden else ""
+    attempt = show.attempt_of(gang.object)
+    return Done(f"{gang.id} attempt {attempt} is stopped at step {stop.step if stop else 0}{also}")
 
 
 # --- for a drain ------------------------------------------------------------------------------------------------------
