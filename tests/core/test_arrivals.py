@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from sickbay.core.blame import BlameVerdict
 from sickbay.core.recover import decide
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Cost, Done, Entry, Job, JobPhase, Recovery, RecoveryPhase, Verb
+from sickbay.model import Blame, Cost, Done, Entry, Job, JobPhase, RankExit, Recovery, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
 from tests.builders import WALL, a_case, a_job, a_recovery
 
@@ -95,6 +98,32 @@ def test_a_node_that_came_sick_counts_and_gives_back_no_attempt_that_was_spent_b
     assert r.pending is not None
     r = after(r, died, outcome=Done(), answers=r.pending.key, cases=(case,))
     assert (r.phase, r.barren) == (P.RESTARTING, 2)
+
+
+@pytest.mark.parametrize(("sick", "counted"), [("n9", 1), ("n2", 0), ("", 0)])
+def test_a_node_that_came_and_brought_the_gang_down_counts_though_nothing_was_drained(sick: str, counted: int) -> None:
+    exits = (RankExit(0, sick, 1),) if sick else ()
+    died = a_job(JobPhase.FAILED, (*FOUR[1:], "n9"), attempt=2, step=0, exits=exits)
+    r = after(restarting(), died)
+    assert (r.phase, r.arrivals) == (P.STOPPING, 0)
+    assert r.pending is not None
+    r = after(r, died, 1_110.0, outcome=Done(), answers=r.pending.key)
+    assert r.phase is P.EXAMINING
+    assert r.pending is not None
+    unknown = BlameVerdict(Blame.UNKNOWN, 0.3, ("NCCL error",), "")
+    r = after(r, died, 1_120.0, outcome=Done(), answers=r.pending.key, verdict=unknown)
+    assert r.arrivals == counted
+
+
+def test_after_three_that_brought_it_down_nothing_more_is_asked_for_and_its_owner_is_told() -> None:
+    died = a_job(JobPhase.FAILED, (*FOUR[1:], "n9"), attempt=2, step=0, exits=(RankExit(0, "n9", 1),))
+    r = after(restarting(arrivals=2), died)
+    for now in (1_110.0, 1_120.0):
+        assert r.pending is not None
+        verdict = BlameVerdict(Blame.UNKNOWN, 0.3, ("NCCL error",), "")
+        r = after(r, died, now, outcome=Done(), answers=r.pending.key, verdict=verdict, good=FOUR[1:])
+    assert (r.phase, r.arrivals) == (P.WAITING_FOR_CAPACITY, 3)
+    assert [n.title for n in r.notices] == ["llama gets no good nodes"]
 
 
 def test_after_a_first_step_the_count_begins_anew() -> None:

@@ -69,6 +69,13 @@ def came_sick(r: Recovery) -> Recovery:
     return replace(r, arrivals=r.arrivals + 1) if r.expects else r
 
 
+def brought_it_down(r: Recovery, job: Job) -> Recovery:
+    """It died or hung before its first step, and what points at a node points at one that had come for it. Nobody has
+    drained that: three such nodes one after the other were asked for without an end."""
+    came = frozenset(job.nodes).difference(r.nodes)
+    return came_sick(r) if r.expects and came.intersection(r.suspects) else r
+
+
 def was_absent(r: Recovery) -> bool:
     """Is it being stopped because nothing came?"""
     return how_it_ended(r)[1] == E.ABSENT

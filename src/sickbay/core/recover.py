@@ -53,6 +53,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     for _ in range(8):
         if recovery.phase in ENDS:
             break
+        in_vain = recovery.arrivals
         move, recovery = _next(s, recovery, policy, now)
         if move is None:
             recovery = _ask_later(s, recovery, now)
@@ -62,7 +63,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
             break
         silent += _silent(s, recovery, moved)
         recovery = _entering(s, moved, move[1], policy, now)
-        if recovery.phase is P.WAITING_FOR_CAPACITY and move[0] is E.SPARED:
+        if recovery.phase is P.WAITING_FOR_CAPACITY and (move[0] is E.SPARED or recovery.arrivals > in_vain):
             recovery = arrivals.told(recovery, policy, now)
         s = replace(s, outcome=None)
     return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(silent), found)
@@ -254,7 +255,7 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     s, earlier, r = outages.remembered(s, r), r.suspects, suspects.judge(s, r, findings)
     if r.cost not in (Cost.SETTLED, Cost.SHARED):
         return (E.BLAMED, f"attempt {r.attempt} has made no step since it was seen to end: it is not counted twice"), r
-    r = outages.judged(s, r, findings)
+    r = arrivals.brought_it_down(outages.judged(s, r, findings), job)
     if outages.is_tried_enough(r):
         return (E.GIVEN_UP, f"{r.spared} attempts in a row did not begin, and nothing is wrong with its nodes"), r
     if r.blame is Blame.USER_CODE:

@@ -67,6 +67,10 @@ def _as_it_is(turn: Any, case: Any, *args: Any) -> Any:
     return case
 
 
+def _same(r: Any, *args: Any) -> Any:
+    return r
+
+
 def _nothing(*args: Any) -> None:
     return None
 
@@ -108,6 +112,7 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("our own drain spends an attempt", set_("core.outages", "drained", lambda r: replace(r, cost=Cost.ONE))),
     Mutant("a refused restart gives an attempt back", rule_("core.recover", P.RESTARTING, _gives_back)),
     Mutant("an outsider explains a hang", set_("core.suspects", "_can_stop_work", lambda d: True)),
+    Mutant("what came and brought the job down is asked for again", set_("core.arrivals", "brought_it_down", _same)),
     # common causes, comebacks, ceilings
     Mutant("explained is good", wrap_("core.sight", "explain_away", _forgets_what_is_explained)),
     Mutant("REPLACE for ever", set_("core.comebacks", "why_not_again", _none)),
