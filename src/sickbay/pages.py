@@ -1,9 +1,10 @@
 """A few plain pages over HTTP for machines: /metrics and probes. Shared by the agent and the controller.
 
 Whoever serves gives a table path -> page; a page is asked on each request and answers at once. Bounded: at most AT_ONCE
-requests at a time, each shown out after PATIENCE_S in all, however often it says a byte; when all places are taken, the
-one that has dawdled longest over its request gives up its place to whoever comes. It must never hold a lock of those it
-reports on.
+requests at a time and OF_ONE of one source, each shown out after PATIENCE_S in all, however often it says a byte, and
+after ANSWER_S with its answer. Who comes for a place too many of one source takes the place of that source's oldest;
+when all places are taken, the one that has dawdled longest over its request gives up its place, else the one that has
+read its answer longest, once it had READ_S. It must never hold a lock of those it reports on.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from typing import Any
 
 from sickbay import __version__
 from sickbay.errors import UserError
+from sickbay.source import source_of
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
 PATIENCE_S = 5.0  # for a request
-ANSWER_S = 60.0  # for request and answer: a page may be large, and its reader far
+ANSWER_S = 20.0  # for request and answer: a page of 3 MB at 1.5 Mbit/s; Prometheus itself gives up after 10 s
+OF_ONE = 3  # places that one source may have at a time: several scrapers behind one address, or the API server's proxy
+READ_S = 5.0  # for an answer, while somebody waits for the place
 LOOK_S = 0.5  # how often we see whose time is up
 MAKE_ROOM_S = 0.5
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,13 +57,15 @@ class Pages:
 
 
 class _Visit:
-    """A connection: since when, and whether its request is whole."""
+    """A connection: whose, since when, and whether its request is whole."""
 
-    def __init__(self, wire: socket.socket) -> None:
-        self.wire, self.since, self.asked = wire, time.monotonic(), False
+    def __init__(self, wire: socket.socket, source: str) -> None:
+        self.wire, self.source, self.since = wire, source, time.monotonic()
+        self.asked = self.ended = False
 
     def end(self) -> None:
-        """From another thread: its own wakes up with nothing more to read."""
+        """From another thread: its own wakes up with nothing more to read or write."""
+        self.ended = True
         with suppress(OSError):
             self.wire.shutdown(socket.SHUT_RDWR)
 
@@ -87,18 +93,28 @@ class _Bounded(ThreadingHTTPServer):
                 visit.end()
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        source = source_of(str(client_address[0]))
+        self._bound(source)
         if not self._seats.acquire(blocking=False):
             self._make_room()
             if not self._seats.acquire(timeout=MAKE_ROOM_S):
                 self.shutdown_request(request)
                 return
-        self._visits[request] = _Visit(request)
+        self._visits[request] = _Visit(request, source)
         super().process_request(request, client_address)
 
+    def _bound(self, source: str) -> None:
+        mine = [visit for visit in list(self._visits.values()) if visit.source == source and not visit.ended]
+        if len(mine) >= OF_ONE:
+            mine[0].end()
+
     def _make_room(self) -> None:
-        dawdling = next((visit for visit in list(self._visits.values()) if not visit.asked), None)
-        if dawdling is not None:
-            dawdling.end()
+        """Whoever was shown out a moment ago is about to leave his place: that is enough."""
+        there, late = list(self._visits.values()), time.monotonic() - READ_S
+        if not any(visit.ended for visit in there):
+            slow = [visit for visit in there if not visit.asked] or [visit for visit in there if visit.since <= late]
+            for visit in slow[:1]:
+                visit.end()
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
@@ -108,7 +124,7 @@ class _Bounded(ThreadingHTTPServer):
             self._seats.release()
 
     def asked(self, request: socket.socket) -> None:
-        """Its request is whole: now it is our turn, and it keeps its place."""
+        """Its request is whole: now it is our turn."""
         if (visit := self._visits.get(request)) is not None:
             visit.asked = True
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from sickbay.pages import AT_ONCE, Pages
+from sickbay.source import source_of
 from sickbay.web import serve, threshold
-from sickbay.web.threshold import most_connections, source_of
+from sickbay.web.threshold import most_connections
 from tests.web.letters import a_report
 from tests.web.posting import Counter, ask, opened
 from tests.web.test_agents_publisher import a_certificate
@@ -244,3 +245,75 @@ def test_a_request_that_never_ends_is_shown_out(pages: Pages, monkeypatch: pytes
     with closing(connect(pages.port)) as wire:
         wire.sendall(SLOW)
         assert is_shown_out(wire)
+
+
+def reads_slowly(held: ExitStack, port: int, source: str) -> None:
+    """Asks for a page that no buffer takes whole, and reads none of it."""
+    wire = held.enter_context(closing(socket.socket()))
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_024)
+    with suppress(OSError):
+        wire.bind((source, 0))
+        wire.connect(("127.0.0.1", port))
+        wire.sendall(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+
+
+@pytest.fixture
+def large() -> Iterator[Pages]:
+    table = {"/livez": lambda: (200, b"alive\n"), "/metrics": lambda: (200, b"m 1\n" * 750_000)}
+    made = Pages("127.0.0.1:0", table, "test")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_readers_of_a_large_page_who_do_not_read_it_shut_nobody_out(large: Pages, sources: int) -> None:
+    with ExitStack() as held:
+        for n in range(AT_ONCE):
+            reads_slowly(held, large.port, f"127.0.0.{2 + n % sources}")
+        time.sleep(0.3)
+        assert _answers_soon(large.port)
+
+
+def test_so_do_those_of_many_addresses_after_a_few_seconds(large: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sickbay.pages.READ_S", 0.3)
+    with ExitStack() as held:
+        for n in range(3 * AT_ONCE):
+            reads_slowly(held, large.port, f"127.0.0.{2 + n}")
+        time.sleep(0.5)
+        assert _answers_soon(large.port)
+
+
+def test_who_reads_a_large_page_in_time_gets_all_of_it(large: Pages) -> None:
+    with closing(connect(large.port)) as wire:
+        wire.sendall(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+        read = 0
+        while more := wire.recv(65_536):
+            read += len(more)
+    assert read > 3_000_000
+
+
+def test_an_answer_that_nobody_reads_has_its_time(large: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sickbay.pages.ANSWER_S", 0.3)
+    with ExitStack() as held:
+        reads_slowly(held, large.port, "127.0.0.2")
+        until = time.monotonic() + PATIENCE_S
+        time.sleep(0.2)
+        while large._server._visits:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def _answers_soon(port: int) -> bool:
+    """A probe waits three seconds and tries again."""
+    until = time.monotonic() + 3.0
+    while time.monotonic() < until:
+        if _alive(port):
+            return True
+    return False
+
+
+def _alive(port: int) -> bool:
+    try:
+        return ask(port, "GET", "/livez").status == 200
+    except OSError:
+        return False

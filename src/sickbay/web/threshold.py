@@ -8,7 +8,6 @@ say more than a line a minute of each kind.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import resource
 import socket
 import ssl
@@ -16,6 +15,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 
+from sickbay.source import source_of
 from sickbay.web.limits import Complaints
 
 MOST_CONNECTIONS = 2_048
@@ -112,16 +112,3 @@ class Threshold:
         except (OSError, asyncio.CancelledError):  # no handshake, or not in time: no news
             leave()
             came.close()
-
-
-def source_of(host: str) -> str:
-    """Of IPv6 the network that one machine has for itself: it may take any address in it."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, 64), strict=False))
