@@ -389,6 +389,9 @@ class EvidenceSettings:
     """folder, s3, or none: then what was collected stays on the node, and is gone with it."""
     folder: str = ""
     """Folder of the archives; empty: `evidence` in data_dir. On Kubernetes a volume of the controller."""
+    claim: str = ""
+    """Name of the PersistentVolumeClaim that is mounted at folder; the chart writes it down (its value evidence.claim).
+    Empty on Kubernetes: a volume of the controller's pod, which a rollout of the controller loses."""
     bucket: str = ""
     """Bucket of the archives, where store is s3."""
     prefix: str = "sickbay"

@@ -117,6 +117,18 @@ def hasty(settings: Settings) -> list[str]:
     return found
 
 
+def unkept(settings: Settings) -> list[str]:
+    """What is said to be kept and is not, in words."""
+    evidence = settings.evidence
+    if settings.platform != "kubernetes" or evidence.store != "folder" or evidence.claim:
+        return []
+    return [
+        "evidence.store is folder and evidence.claim names no PersistentVolumeClaim: what is collected before a "
+        "treatment lies in a volume of the controller's pod, and a rollout of the controller loses it. Name a claim "
+        "(evidence.claim of the chart) or set evidence.store to s3"
+    ]
+
+
 def _fields(section: str, group: Any) -> dict[str, Any]:
     return {f"{section}.{field.name}": getattr(group, field.name) for field in dataclasses.fields(group)}
 

@@ -144,3 +144,26 @@ def test_show_reports_a_wrong_environment() -> None:
     code, out, err = run("show", CHECK_INTERVAL="nonsense")
     assert (code, out) == (2, "")
     assert "environment: CHECK_INTERVAL" in err
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        ("", True),
+        ('store = "s3"\nbucket = "acme-evidence"', False),
+        ('store = "none"', False),
+        ('claim = "shelf"', False),
+    ],
+)
+def test_check_tells_that_evidence_goes_with_the_controllers_pod(tmp_path: Path, evidence: str, said: bool) -> None:
+    path = tmp_path / "kept.toml"
+    path.write_text(f'platform = "kubernetes"\nstore = "kubernetes"\n[evidence]\n{evidence}\n')
+    code, out, _ = run("check", str(path))
+    assert code == 0
+    assert ("a rollout of the controller loses it" in out) is said
+
+
+def test_elsewhere_a_folder_is_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "here.toml"
+    path.write_text('platform = "simulated"\n')
+    assert "loses it" not in run("check", str(path))[1]

@@ -16,7 +16,7 @@ import typer
 from sickbay import settings_rules as rules
 from sickbay.errors import ConfigError
 from sickbay.settings import LEVELS, Settings
-from sickbay.settings_load import ConfigProblems, Loaded, flat, hasty, load
+from sickbay.settings_load import ConfigProblems, Loaded, flat, hasty, load, unkept
 
 WRONG = 2
 
@@ -28,7 +28,7 @@ def check(file: Annotated[Path, typer.Argument(help="The TOML file.")]) -> None:
     """Say everything that is wrong with a settings file: where, what, and what would be right."""
     loaded = _loaded(file, environ={})
     print(f"{file}: good. {_summary(loaded.settings)}")
-    for words in hasty(loaded.settings):
+    for words in (*hasty(loaded.settings), *unkept(loaded.settings)):
         print(f"note: {words}")
 
 

@@ -40,7 +40,7 @@ from sickbay.log import set_up_log
 from sickbay.model import Finding, Report
 from sickbay.ports import Store
 from sickbay.settings import LEVELS, Settings
-from sickbay.settings_load import hasty
+from sickbay.settings_load import hasty, unkept
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ MISHAP_S = 5.0  # after a pass that broke, before the next try
 def run(settings: Settings, stop: threading.Event, trial: Trial | None = None) -> None:
     """Serve until `stop` is set. Raises only for what a person must mend: settings, an unreadable store."""
     set_up_log(settings.log_level)
-    for words in hasty(settings):
+    for words in (*hasty(settings), *unkept(settings)):
         log.warning("settings: %s", words)
     store = open_store(settings)
     try:

@@ -43,12 +43,15 @@ app.kubernetes.io/name: sickbay, app.kubernetes.io/part-of: sickbay
 {{- if and (not .Values.controller.enabled) (ne (include "sickbay.mode" .) "standalone") }}
 {{- fail "controller.enabled is false, so nobody would act on what agents say: set settings.agent.mode to standalone" }}
 {{- end }}
+{{- if dig "evidence" "claim" "" $given }}
+{{- fail "settings.evidence.claim is set by the chart: say it by evidence.claim" }}
+{{- end }}
 {{- if and (eq (dig "evidence" "store" "" $given) "s3") (not (dig "evidence" "bucket" "" $given)) }}
 {{- fail "settings.evidence.bucket is not set, though settings.evidence.store is s3: name the bucket that archives go to" }}
 {{- end }}
 {{- $agent := dict "publishers" (list "kubernetes") "host_root" "/host" "state_dir" "/var/lib/sickbay" "listen" (ternary "0.0.0.0:9464" "127.0.0.1:9464" .Values.monitoring.enabled) }}
 {{- $kube := dict "namespace" .Release.Namespace "image" (include "sickbay.image" (list . .Values.agent.image)) "job_account" (printf "%s-node-job" .Values.name) }}
-{{- $ours := dict "platform" "kubernetes" "store" "kubernetes" "data_dir" "/var/lib/sickbay" "agent" $agent "kubernetes" $kube "controller" (dict "listen" "0.0.0.0:9465" "probe_listen" "0.0.0.0:9466") "evidence" (dict "folder" "/var/lib/sickbay/evidence") }}
+{{- $ours := dict "platform" "kubernetes" "store" "kubernetes" "data_dir" "/var/lib/sickbay" "agent" $agent "kubernetes" $kube "controller" (dict "listen" "0.0.0.0:9465" "probe_listen" "0.0.0.0:9466") "evidence" (dict "folder" "/var/lib/sickbay/evidence" "claim" .Values.evidence.claim) }}
 {{- mustMergeOverwrite $ours (deepCopy $given) | mustToJson }}
 {{- end }}
 
