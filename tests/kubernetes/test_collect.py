@@ -199,6 +199,24 @@ def test_a_stalled_jobs_nodes_are_asked_side_by_side(site: Site, nodes: Nodes, t
     members = nodes(2)
     action = Action("train/job/x/3", Verb.COLLECT, Place(""), {"job": "train/job/x"}, tuple(members))
     with machines(site.api, members, tmp_path):
-        said = asked(lambda: collect(site, action))
+        said = asked(lambda: collect(replace(site, evidence=None), action))
     assert isinstance(said, Done)
     assert said.detail.startswith("2 of 2 nodes: ")
+    assert all(f"{name}: /" in said.detail for name in members)
+
+
+def test_their_stacks_have_left_them_before_one_of_them_is_replaced(
+    site: Site, nodes: Nodes, logs: LogServer, tmp_path: Path
+) -> None:
+    members = nodes(2)
+    action = Action("train/job/y/3", Verb.COLLECT, Place(""), {"job": "train/job/y"}, tuple(members))
+    for name in members:
+        logs.serve(site.api, name)
+    with machines(site.api, members, tmp_path) as kubelet:
+        logs.logs = kubelet.logs
+        said = asked(lambda: collect(site, action))
+    assert isinstance(said, Done)
+    for name in members:
+        called = name_of(f"train/job/y/3/{name}")
+        assert f"{name}: {called}" in said.detail
+        assert (tmp_path / "kept" / called).stat().st_size > 0

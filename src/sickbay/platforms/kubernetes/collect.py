@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections import OrderedDict
 
 from sickbay.errors import ApiError, EvidenceError
 from sickbay.evidence.keeping import name_of
@@ -26,8 +27,11 @@ from sickbay.platforms.kubernetes.verify import Waiting, unseen
 LIMIT_S = 240.0
 PATIENCE_S = 30.0
 MOST_NODES = 16  # of a job whose stacks are wanted: the silent rank is nearly always on one of the first asked
+GANG_SHARE, GANG_S = 4, 2.0  # each of them may hand over a fourth of an archive: stacks are short. Seconds of one call
 MOST_EVENTS, MOST_CHARS = 8, 900
 AGAIN_S = 1.0  # before a log is asked for a second time
+_FETCHED: OrderedDict[str, str] = OrderedDict()  # of a node of a gang that has collected: where that is kept
+MOST_FETCHED = 256
 _AT_ONCE = threading.BoundedSemaphore(4)  # archives held in memory: the controller has many workers and little of it
 
 
@@ -48,7 +52,7 @@ def collect(site: Site, action: Action) -> Outcome:
     if isinstance(stands, Running):
         return Started(stands.again_s(5.0), f"evidence on {name}: {stands.detail}", held=stands.held)
     if isinstance(stands, Answer) and stands.did:
-        return _brought(site, action.key, name, stands)
+        return _brought(site, action.key, name, stands, name_of(action.key))
     return Done(_from_afar(site, node, stands.why if isinstance(stands, Blind) else stands.error))
 
 
@@ -61,8 +65,8 @@ def errand(key: str, most: int = 0) -> Errand:
 # --- from the node into the store -------------------------------------------------------------------------------------
 
 
-def _brought(site: Site, key: str, name: str, said: Answer) -> Outcome:
-    """What the node has made, kept by us. Failed where it is not: the case says why, and goes on."""
+def _brought(site: Site, key: str, name: str, said: Answer, called: str) -> Outcome:
+    """What the node has made, kept by us under this name. Failed where it is not: the case says why, and goes on."""
     there = f"a copy stays on {name} until that is replaced: {said.did[:200]}"
     if site.evidence is None or not said.sha256:
         return Done(f"not kept elsewhere (no evidence store, or an older agent); {there}")
@@ -77,7 +81,7 @@ def _brought(site: Site, key: str, name: str, said: Answer) -> Outcome:
         data = parcel.opened(_log(site, pod, said.size), said.size)
         if hashlib.sha256(data).hexdigest() != said.sha256:
             return Failed(f"the archive of {name} did not arrive whole: its digest is another one; {there}")
-        return _put(site, key, name, data)
+        return _put(site, called, name, data)
     except OSError as slow:
         return Retry(5.0, f"the log of {pod} could not be read yet: {slow}")
     except ApiError as error:  # its kubelet does not hand it out: a treatment does not wait for that
@@ -96,32 +100,48 @@ def _log(site: Site, pod: str, size: int) -> bytes:
         return parcel.fetched(site.api, path, size)
 
 
-def _put(site: Site, key: str, name: str, data: bytes) -> Outcome:
+def _put(site: Site, called: str, name: str, data: bytes) -> Outcome:
     assert site.evidence is not None
     try:
-        kept = site.evidence.put(name_of(key), data)
+        kept = site.evidence.put(called, data)
     except EvidenceError as full:
         return Failed(f"what was collected on {name} is not kept: {full}")
     return Done(f"{kept.size} bytes about {name} are kept as {kept.name}", archive=kept)
 
 
 def _gang(site: Site, action: Action) -> Outcome:
-    """Of a job that has stalled: its nodes side by side, as many as are worth the time."""
+    """Of a job that has stalled: its nodes side by side, as many as are worth the time. What they made leaves them as
+    all evidence does, one after the other: one of them is the suspect, and may be replaced."""
     asked = action.nodes[:MOST_NODES]
     if not asked:
         return Failed(f"{action.args.get('job', 'the job')} is on no node")
-    where, running = [], 0
+    where, running, until = [], 0, time.monotonic() + GANG_S
+    most = site.archive_bytes // GANG_SHARE if site.evidence is not None else 0
     for name in asked:
         node = site.api.find(names.node(name), NodeObject)
         if node is None or unseen(site, name, node, patience_s=0.0):
             continue
-        stands = node_jobs.run(site, action.key, node, errand(action.key))
+        stands = node_jobs.run(site, action.key, node, errand(action.key, most))
         running += isinstance(stands, Running)
         if isinstance(stands, Answer) and stands.did:
-            where.append(f"{name}:{stands.did}")
+            kept = _of_gang(site, action.key, name, stands, until)
+            where += [f"{name}: {kept}"] if kept else []
+            running += not kept
     if running:
         return Started(3.0, f"{len(where)} of {len(asked)} nodes have collected")
     return Done(f"{len(where)} of {len(asked)} nodes: {', '.join(where)}"[:MOST_CHARS])
+
+
+def _of_gang(site: Site, key: str, name: str, said: Answer, until: float) -> str:
+    """Where that of one node is, by its name or in words; "" while it has yet to be fetched."""
+    called = name_of(f"{key}/{name}")
+    if called not in _FETCHED and time.monotonic() < until:
+        came = _brought(site, key, name, said, called) if said.sha256 else Done(said.did)
+        if isinstance(came, Done | Failed):
+            _FETCHED[called] = came.why if isinstance(came, Failed) else called if came.archive else said.did
+        while len(_FETCHED) > MOST_FETCHED:
+            _FETCHED.popitem(last=False)
+    return _FETCHED.get(called, "")
 
 
 # --- from afar --------------------------------------------------------------------------------------------------------
