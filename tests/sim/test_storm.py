@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from sickbay.errors import UserError
-from sickbay.model import Action, Place, Verb
+from sickbay.model import Absence, Action, Phase, Place, RecoveryPhase, Verb
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.sim import storm
 from sickbay.sim.check import play, tell_weather
 from sickbay.sim.shape import two_gangs
 from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
-from tests.builders import a_case, a_recovery
+from tests.builders import a_case, a_command, a_latch, a_record, a_recovery
 
 HOUR = 3600.0
 SEEDS = range(40)
@@ -38,7 +38,7 @@ def test_after_the_calm_nothing_is_away_and_nobody_is_cut_off(kind: str) -> None
         world, drawn = brewed(seed, {kind})
         if drawn:
             world.run_for(8 * HOUR)
-            storm.calm(world)
+            storm.calm(world, MemoryStore())
             world.run_for(2 * HOUR)
             assert not [n.name for n in world.nodes.values() if n.cuts or not (n.ready or n.gone)]
             assert not [name for name in ("api", "provider", "registry", "manager") if world.services.is_away(name)]
@@ -52,8 +52,13 @@ def lived_in(seed: int) -> tuple[World, MemoryStore]:
     for hour in range(8):
         name = f"node-{hour:04d}"
         store.create(a_case(node=name))
-        store.create(a_recovery(job=f"job-{hour}"))
+        store.create(a_recovery(RecoveryPhase.STOPPING, job=f"job-{hour}"))
         world.after(hour * HOUR + 60.0, partial(closed, world, name))
+    for spec in two_gangs():
+        world.submit(spec)
+    store.create(a_record(a_latch(), node="node-0009", quiet={"gpu-lost||": 9e9}))
+    store.create(a_case(Phase.ESCALATED, node="absence", absence=Absence(("fleet",), "", 0.0, 3, 3)))
+    store.create(a_command("hold"))
     return world, store
 
 

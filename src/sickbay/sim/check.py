@@ -218,7 +218,8 @@ class Trial:
 
     def _approve(self) -> None:
         """People look every quarter of an hour who waits for their word, and give it: for the verb that is named."""
-        for case in [stored.value for stored in self.run.store.list(Case)]:
+        answers = self.world.now >= self.world.people.silent_until
+        for case in [stored.value for stored in self.run.store.list(Case)] if answers else ():
             if "needs a person's approval" in case.refusal:
                 self._orders += 1
                 verb, key = case.refusal.split()[0], f"order-{self._orders}"
@@ -231,7 +232,7 @@ class Trial:
     def _calm(self) -> None:
         """Nothing misbehaves any more; people release what they held."""
         self.mood.calm()
-        storm.calm(self.world)
+        storm.calm(self.world, self.records)
         self.clock.offset = 0.0
         self.world.silent_failure = dict.fromkeys(self.world.silent_failure, 0.0)
         self.world.reboot_hangs = 0.0

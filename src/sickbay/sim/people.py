@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 class People:
     def __init__(self, world: World) -> None:
         self.world = world
+        self.silent_until = float("-inf")  # nobody answers who waits for an approval
 
     def uncordon(self, name: str, by: str = "alice") -> None:
         """A person opens the node again. As `kubectl uncordon`: the cordon goes, our annotation (the mark) stays."""
@@ -51,7 +52,13 @@ class People:
             return
         node.objects += 1
         node.uid = self.world.factory.uid(name, node.objects)
-        node.present, node.mark, node.closed, node.others = True, "", False, []
+        node.present, node.mark, node.closed, node.others, node.opted_out = (
+            True,
+            "",
+            False,
+            [],
+            False,
+        )  # labels are lost
         self.world.note("rejoined", name, instance=instance)
         self.world.touch(node)
         if not node.ready:  # its kubelet says so as soon as it can be heard

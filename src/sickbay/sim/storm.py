@@ -9,19 +9,20 @@ calm. Nothing here may look at what the controller believes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
 
 from sickbay.errors import UserError
 from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Recovery, Status
-from sickbay.sim import backup
-from sickbay.sim.backup import Backup, Restorable
+from sickbay.sim import backup, operators
+from sickbay.sim.backup import Backup
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.outsiders import GRAVE, SOURCES
 from sickbay.sim.rollouts import BAD_AGENTS
 from sickbay.sim.world import World
+from sickbay.stores.memory import MemoryStore
 
 CUT_S = (120.0, 600.0, 7_200.0, 14_400.0)
 SHARES = (0.1, 0.4, 1.0)
@@ -33,9 +34,14 @@ class Sky:
     """What an event may use. `rng` is the event's own stream."""
 
     world: World
-    store: Restorable
+    store: MemoryStore
     rng: Random
     until: float  # the calm begins
+    kind: str = ""
+    struck: dict[str, int] = field(default_factory=dict)  # kind -> how often it found somebody
+
+    def counts(self) -> None:
+        self.struck[self.kind] = self.struck.get(self.kind, 0) + 1
 
 
 Event = Callable[[Sky], bool]  # did it find anybody whom it befell?
@@ -262,6 +268,24 @@ WEATHER: Mapping[str, Kind] = {
     "rolled-back": Kind(0.15, 2, partial(rolled_back, (Case, NodeRecord))),
     "rolled-back-others": Kind(0.15, 2, partial(rolled_back, (Recovery, Command, Pause, Ledger))),
     "liars": Kind(0.3, 6, liars),
+    # people at the command line (sim/operators.py)
+    "pool-paused": Kind(0.2, 2, operators.pauses_pool),
+    "node-paused": Kind(0.2, 3, operators.pauses_node),
+    "fleet-paused": Kind(0.1, 1, operators.pauses_fleet),
+    "opted-out": Kind(0.25, 3, operators.opts_out),
+    "absence-split": Kind(0.15, 1, operators.splits),
+    "absence-exchanged": Kind(0.15, 1, operators.exchanges_absence),
+    "reopened": Kind(0.15, 2, operators.reopens),
+    "acknowledged": Kind(0.15, 2, operators.acknowledges),
+    "minds-changed": Kind(0.2, 3, operators.changes_mind),
+    "approval-withheld": Kind(0.15, 1, operators.keeps_waiting),
+    "jobs-restarted": Kind(0.2, 2, operators.restarts_job),
+    "jobs-preempted": Kind(0.1, 1, operators.preempts),
+    "jobs-deleted": Kind(0.1, 1, operators.deletes_job),
+    "recovery-deleted": Kind(0.15, 2, operators.deletes_recovery),
+    "node-record-deleted": Kind(0.15, 2, operators.deletes_node_record),
+    "command-deleted": Kind(0.1, 2, operators.deletes_command),
+    "lines": Kind(0.15, 1, operators.stands_in_line),
     # how the trial is built
     "shape": Kind(0.5, 1, nothing),  # pools, racks, domains, instance types and part-node jobs: sim/shape.py
     "witness": Kind(0.4, 1, nothing),  # the platform shows what the provider says of a machine that does not answer
@@ -319,7 +343,7 @@ def _stream(seed: int, name: str) -> Random:
     return Random(f"{seed}/weather/{name}")
 
 
-def brew(world: World, store: Restorable, kinds: Collection[str], until: float) -> dict[str, int]:
+def brew(world: World, store: MemoryStore, kinds: Collection[str], until: float) -> dict[str, int]:
     """Draw what this seed has of these kinds, and let it happen in time. Returns the kinds drawn, each with how often
     it has found somebody whom it befell: that is counted as time passes."""
     drawn: dict[str, int] = {}
@@ -328,22 +352,23 @@ def brew(world: World, store: Restorable, kinds: Collection[str], until: float) 
             continue
         rng = _drawn(world.seed, name)
         drawn[name] = 0
-        sky = Sky(world, store, rng, until)
+        sky = Sky(world, store, rng, until, name, drawn)
         for _ in range(rng.randint(1, kind.most)):
-            world.at(rng.uniform(world.now + 600.0, until), partial(_strikes, name, sky, drawn))
+            world.at(rng.uniform(world.now + 600.0, until), partial(_strikes, kind, sky))
     return drawn
 
 
-def _strikes(name: str, sky: Sky, struck: dict[str, int]) -> None:
-    if sky.world.now < sky.until:
-        struck[name] += WEATHER[name].happens(sky)
+def _strikes(kind: Kind, sky: Sky) -> None:
+    if sky.world.now < sky.until and kind.happens(sky):
+        sky.counts()
 
 
-def calm(world: World) -> None:
-    """Whatever was away is back, whatever was cut is mended."""
+def calm(world: World, store: MemoryStore) -> None:
+    """Whatever was away is back, whatever was cut is mended; whoever said "hands off" takes it back."""
     world.network.mend_all()
     world.services.all_back()
     world.provider.calm()
     world.shared.calm()
     world.rollouts.calm()
     world.outsiders.calm()
+    operators.calm(world, store)

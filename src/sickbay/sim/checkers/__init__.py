@@ -30,7 +30,7 @@ from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
 from sickbay.sim.checkers.nodes import Climbs, EvidenceFirst, ExaminedAlone, LeftAsFound, ReturnedWell, TreatedSafely
 from sickbay.sim.checkers.outages import HealthyLeftAlone, OneAttemptWrites, OwnersTold
-from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, PersonObeyed, TimedFairly, ToldOnce
+from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, OptedOut, PersonObeyed, TimedFairly, ToldOnce
 from sickbay.sim.world import Fact
 
 ALL: tuple[type[Checker], ...] = (
@@ -39,6 +39,7 @@ ALL: tuple[type[Checker], ...] = (
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
     HealthyLeftAlone, OneAttemptWrites, NoJobGivenUp, EveryStateHasAnExit, DisruptionsBounded, LemonsKillFewJobs,
     NoException, WithinCeilings, OwnersTold, FewSickSuccessors,
+    OptedOut,
 )  # fmt: skip
 
 # Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed

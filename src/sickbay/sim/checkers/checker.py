@@ -107,3 +107,10 @@ URGENCY = (When.NOW, When.CHECKPOINT, When.IDLE)
 def case_of(fact: Fact) -> str:
     """The case in whose name it was done: named, or before the slash in the action's key."""
     return str(fact.detail.get("case") or str(fact.detail.get("key", "")).rsplit("/", 1)[0])
+
+
+def waited_s(fact: Fact) -> float:
+    """What was sent so long before it began, because it waited in a line. A second more: the wait is told in whole
+    ones."""
+    waited = float(str(fact.detail.get("waited", 0)))
+    return waited + 1.0 if waited else 0.0

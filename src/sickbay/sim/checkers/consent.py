@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sickbay.model import Pause, When
 from sickbay.settings import LEVELS
 from sickbay.settings_rules import DAYS
-from sickbay.sim.checkers.checker import Checker, case_of
+from sickbay.sim.checkers.checker import Checker, case_of, waited_s
 from sickbay.sim.checkers.diary import Seen, soonest
 from sickbay.sim.world import Fact
 
@@ -32,6 +32,39 @@ def verb_of(fact: Fact) -> str:
     return str(fact.detail["verb"]) if fact.kind == "treat-start" else ""
 
 
+class Given:
+    """Who approved what, by what people truly said: (case, verb). REPLACE of a case about many that are away is meant
+    for those who do not answer when it is said, in the next case of each, until they answer again."""
+
+    def __init__(self) -> None:
+        self._cases: set[tuple[str, str]] = set()
+        self._silent: set[str] = set()
+        self._exchanged: dict[str, str] = {}  # node -> the case in which it was used, once it was
+
+    def fact(self, fact: Fact) -> None:
+        act = fact.detail.get("act") if fact.kind == "person" else ""
+        if act == "approve":
+            case, verb = str(fact.detail["case"]), str(fact.detail["verb"])
+            self._cases.add((case, verb))
+            if case.startswith("absence.") and verb == "REPLACE":
+                self._exchanged.update(dict.fromkeys(self._silent, ""))
+        if act == "delete-command" and fact.detail["verb"] == "approve":  # nobody has read it
+            self._cases = {each for each in self._cases if each[0] != fact.detail["case"]}
+        if fact.kind == "not-ready":
+            self._silent.add(fact.node)
+        if fact.kind == "ready" or act == "uncordon":
+            self._silent.discard(fact.node)
+            self._exchanged.pop(fact.node, None)
+
+    def covers(self, case: str, verb: str, node: str) -> bool:
+        if (case, verb) in self._cases:
+            return True
+        if verb != "REPLACE" or node not in self._exchanged:
+            return False
+        used = self._exchanged[node] = self._exchanged[node] or case
+        return used == case
+
+
 class Approved(Checker):
     """Nothing that `policy.approval` names is done before a person has approved it for this case: every verb."""
 
@@ -39,16 +72,15 @@ class Approved(Checker):
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._given: set[tuple[str, str]] = set()
+        self._given = Given()
 
     def fact(self, fact: Fact) -> None:
-        if fact.kind == "person" and fact.detail.get("act") == "approve":
-            self._given.add((str(fact.detail["case"]), str(fact.detail["verb"])))
+        self._given.fact(fact)
         verb = verb_of(fact)
         if verb and verb in self.policy_of(fact.node).approval:
             case = case_of(fact)
             words = f"{verb} of {fact.node} in {case} though nobody had approved it"
-            self.expect((case, verb) in self._given, fact, words)
+            self.expect(self._given.covers(case, verb, fact.node), fact, words)
 
 
 class WithinLevel(Checker):
@@ -131,33 +163,48 @@ def _spans(windows: Sequence[str]) -> list[tuple[int, int]]:
 
 
 class PauseObeyed(Checker):
-    """From the pass that saw a pause until it ends, nothing in its scope is closed, drained or treated, and no job of
-    a paused fleet is placed by us."""
+    """From the pass that saw a pause until it ends, nothing in its scope is closed, drained, examined or treated, and
+    no job is stopped or placed there by us. What was sent before runs to its end, also where it waited in a line."""
 
     floor: ClassVar[float] = 100.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._paused: frozenset[str] = frozenset()
+        self._paused: dict[str, float] = {}  # scope -> since when it has been seen without a break
         self._did: list[Fact] = []
 
     def fact(self, fact: Fact) -> None:
-        ours = fact.kind == "place" and fact.detail["by"] not in ("owner", "scheduler")
-        if ours or fact.kind in ("cordon", "treat-start", "drain"):
+        d, job = fact.detail, str(fact.detail.get("job"))
+        ours = fact.kind == "place" and d["by"] not in ("owner", "scheduler")
+        stopped = fact.kind == "job-end" and str(d["why"]).startswith(f"stopped by {job}#")
+        if ours or stopped or fact.kind in ("cordon", "treat-start", "drain", "verify-start"):
             self._did.append(fact)
 
     def moment(self) -> None:
         """In force before this turn and after it: nothing may have been done in between."""
-        wall = self.run.clock.now()
+        wall, now = self.run.clock.now(), self.world.now
         pauses = [p.value for p in self.run.store.list(Pause)]
-        active = frozenset(p.scope for p in pauses if p.until is None or wall < p.until)
-        throughout = active & self._paused
-        self.exercised += len(throughout) * bool(self.judge.open)
+        active = {p.scope: self._paused.get(p.scope, now) for p in pauses if p.until is None or wall < p.until}
+        throughout = {scope: since for scope, since in active.items() if scope in self._paused}
+        self.exercised += sum(self._has_work(scope) for scope in throughout)
         for fact in self._did if throughout else ():
-            scopes = {"fleet", f"node:{fact.node}", f"pool:{self._pool(fact)}"} & throughout
+            sent = fact.t - waited_s(fact)
+            scopes = {each for each in self._scopes(fact) if throughout.get(each, float("inf")) <= sent}
             if scopes:
                 self.expect(False, fact, f"{fact.kind} of {fact.node or fact.detail['job']} while {scopes} is paused")
         self._paused, self._did = active, []
 
-    def _pool(self, fact: Fact) -> str:
-        return self.world.nodes[fact.node].pool if fact.node else ""
+    def _has_work(self, scope: str) -> bool:
+        """Is a case open there, which would go on?"""
+        known = ({"fleet", f"pool:{c.pool}", f"node:{c.node}"} for c in self.judge.open)
+        return any(scope in scopes for scopes in known)
+
+    def _scopes(self, fact: Fact) -> set[str]:
+        """A pause of a node keeps work off it; a gang that has one rank there may be stopped for the others."""
+        if fact.kind == "job-end":
+            gang = self.world.jobs[str(fact.detail["job"])].attempts
+            names = next(a.nodes for a in gang if a.n == fact.detail["attempt"])
+        else:
+            names = (fact.node,) if fact.node else tuple(str(fact.detail["nodes"]).split(","))
+        alone = () if fact.kind == "job-end" else names
+        return {"fleet", *(f"node:{name}" for name in alone), *(f"pool:{self.world.nodes[n].pool}" for n in names)}

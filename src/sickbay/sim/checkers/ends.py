@@ -11,6 +11,7 @@ from sickbay.sim.checkers.checker import OURS, Checker, is_shared
 from sickbay.sim.checkers.given_up import could_begin
 from sickbay.sim.checkers.people import DEADLINES
 from sickbay.sim.hardware import SimNode
+from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 OFF = ("stopped", "terminated")  # by its provider's word: no rank runs there
 AGAIN_S = 3_600.0  # a job that does not begin is tried again at least so often
 LEAST_QUIET_S = 3600.0  # docs/settings.md: after a deferral or a time-out, however short `quiet_s` is
+REMADE_S = 120.0  # docs/cases.md: the record of a job that runs is written again within a minute
 SLACK_S = 600.0  # watch time runs a little behind the world's
 
 
 class EndsOrRests(Checker):
-    """After the calm every case has ended or rests with a person, and no visible sickness is forgotten."""
+    """After the calm every case has ended or rests with a person, and no visible sickness is forgotten. What a person
+    has acknowledged is theirs until something new befalls the node: they have said that it is well."""
 
     floor: ClassVar[float] = 480.0
 
@@ -30,6 +33,13 @@ class EndsOrRests(Checker):
         super().__init__(judge)
         self._seen: set[str] = set()
         self._left_alone: dict[str, float] = {}  # node -> until when, after a case that ended without proof of health
+        self._well: set[str] = set()  # by a person's word
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "order" and fact.detail["act"] == "acknowledge":
+            self._well.add(fact.node)
+        if fact.kind in ("fault", "relapse", "boot"):
+            self._well.discard(fact.node)
 
     def moment(self) -> None:
         for case in self.judge.ended:
@@ -114,7 +124,7 @@ class EndsOrRests(Checker):
     def _is_forgotten(self, name: str) -> None:
         if self.world.truly_healthy(name, ("nvidia-smi",)):
             return
-        if self.world.now >= self._left_alone.get(name, 0.0):
+        if name not in self._well and self.world.now >= self._left_alone.get(name, 0.0):
             ailing = [a.kind.name for _, a in self.world.ailing(name)]
             self.complain(None, f"{name} is in service with {', '.join(ailing)} and nobody has a case for it")
 
@@ -129,11 +139,27 @@ class JobsMove(Checker):
 
     floor: ClassVar[float] = 17.0
 
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._left: dict[str, float] = {}  # job -> when somebody deleted the record of it; no attempt since
+
+    def fact(self, fact: Fact) -> None:
+        """ "Hands off" of a job that does not run, and of one that falls before its record is written again."""
+        if fact.kind == "person" and fact.detail.get("act") == "delete-recovery":
+            self._left[str(fact.detail["job"])] = fact.t if fact.detail["live"] else float("inf")
+        job = str(fact.detail.get("job", ""))
+        if fact.kind == "job-end" and fact.t <= self._left.get(job, float("-inf")) + REMADE_S:
+            self._left[job] = float("inf")
+        if fact.kind == "place":
+            self._left.pop(job, None)
+
     def end(self) -> None:
         recoveries = {r.value.job: r.value for r in self.run.store.list(Recovery)}
         for job in self.world.jobs.values():
             ended = job.phase in (JobPhase.SUCCEEDED, JobPhase.GONE, JobPhase.SUSPENDED)
             if ended or job.live or not job.spec.managed or self._is_only_watched(job.nodes):
+                continue
+            if self._left.get(job.id) == float("inf"):  # a person starts it again, if anybody does
                 continue
             recovery = recoveries.get(job.id)
             self.exercised += 1

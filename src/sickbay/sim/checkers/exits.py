@@ -21,7 +21,8 @@ TOUCHES = frozenset((
     "fault", "relapse", "boot-hung", "came-back", "joined", "outsider", "rolled-out", "person", "order", "forgot",
     "mark-put-back",
 ))  # fmt: skip
-WORDS = frozenset(("approve", "silence-agent"))  # what people only say
+SAID = ("approve", "silence-agent", "pause", "resume", "opt-out", "opt-in")
+WORDS = frozenset(SAID)  # what people only say
 IN_A_ROW = 2  # successors of a pool that may be sent away one after the other
 KILLS = 3  # jobs that one part may end before a person decides
 
@@ -221,14 +222,15 @@ class FewSickSuccessors(Checker):
 
 
 class LemonsKillFewJobs(Checker):
-    """One sick part ends at most three jobs that we placed on it; after a person's word, three more."""
+    """One sick part ends at most three jobs that we placed on it; after a person's word, three more. Jobs that it ended
+    since a backup was taken nobody knows of once that is put back, unless he who leads has led all the while."""
 
     floor: ClassVar[float] = 25.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._ours: set[tuple[str, int]] = set()
-        self._killed: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        self._killed: dict[str, dict[tuple[str, int], float]] = defaultdict(dict)  # part -> attempts, and when
 
     def fact(self, fact: Fact) -> None:
         d = fact.detail
@@ -236,12 +238,21 @@ class LemonsKillFewJobs(Checker):
             self._ours.add((str(d["job"]), int(d["attempt"])))
         if fact.kind == "order" and d["act"] in ("retry", "examine"):
             self._decided(str(d["case"]))
-        if fact.kind == "person" and d["act"] == "uncordon":  # they want it in service, whatever we think of it
-            for gpu in self.world.nodes[fact.node].gpus:
-                self._killed.pop(gpu.serial, None)
+        self._forget(fact)
         if fact.kind == "ranks-dead":
             job = self.world.jobs[str(d["job"])]
             self._blame(fact, job.id, job.attempt)
+
+    def _forget(self, fact: Fact) -> None:
+        """A person wants the node in service, whatever we think of it; or has deleted all that we knew of it."""
+        acts = {"person": ("uncordon", "delete-node-record"), "order": ("acknowledge",)}
+        if fact.detail.get("act") in acts.get(fact.kind, ()) and fact.node in self.world.nodes:
+            for gpu in self.world.nodes[fact.node].gpus:
+                self._killed.pop(gpu.serial, None)
+        if fact.kind == "etcd-restored":
+            since = self.forgotten_since(fact)
+            for part, ended in self._killed.items():
+                self._killed[part] = {each: at for each, at in ended.items() if at < since}
 
     def _decided(self, name: str) -> None:
         """Whoever wants it tried again knows that it rests with them, and why: by the case as it stood at that time."""
@@ -260,7 +271,7 @@ class LemonsKillFewJobs(Checker):
         sick = [gpu.serial for gpu, kind in found if kind == fact.detail["why"]]
         own = [gpu.serial for gpu in self.world.nodes[where[rank]].gpus][where[:rank].count(where[rank]) :][:1]
         for part in own if set(own) & set(sick) else sick:
-            self._killed[part].add((job, attempt))
+            self._killed[part].setdefault((job, attempt), fact.t)
             count = len(self._killed[part])
             if (job, attempt) in self._ours:  # those that others placed there are known of too
                 self.expect(count <= KILLS, fact, f"part {part} of {where[rank]} has killed {count} jobs")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, Phase
-from sickbay.sim.checkers.checker import Checker, case_of
+from sickbay.sim.checkers.checker import Checker, case_of, waited_s
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -18,16 +19,26 @@ TAKEN_OVER_S = 120.0  # a mark that stands for a minute without a record is adop
 PERSONS = frozenset({"RETRIED", "EXAMINED", "CANCELLED", "REJOINED"})
 
 
+def remade(fact: Fact, fleet: Iterable[str]) -> list[str]:
+    """Nodes whose object was made again, or has lost what was written on it, by nobody's word."""
+    if fact.kind in ("rejoined", "forgot"):
+        return [fact.node]
+    return list(fleet) if fact.kind == "etcd-restored" else []
+
+
 class TreatedSafely(Checker):
-    """No treatment of a node that is not cordoned by its case and drained; never twice for one action."""
+    """No treatment of a node that is not cordoned by its case and drained; never twice for one action. What waited in
+    a line may begin a moment after a platform has forgotten the mark, or was put back to before it."""
 
     floor: ClassVar[float] = 200.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._keys: dict[str, int] = defaultdict(int)
+        self._remade: dict[str, float] = {}
 
     def fact(self, fact: Fact) -> None:
+        self._remade.update(dict.fromkeys(remade(fact, self.world.nodes), fact.t))
         if fact.kind != "treat-start":
             return
         key, d = str(fact.detail["key"]), fact.detail
@@ -35,7 +46,8 @@ class TreatedSafely(Checker):
         self._keys[key] += 1
         if self._keys[key] > 1:
             self.complain(fact, f"{key} was carried out {self._keys[key]} times on {fact.node}")
-        if d["mark"] != key.rsplit("/", 1)[0] or not d["cordoned"]:
+        lost = fact.t - waited_s(fact) <= self._remade.get(fact.node, float("-inf"))
+        if (d["mark"] != key.rsplit("/", 1)[0] or not d["cordoned"]) and not lost:
             self.complain(fact, f"{d['verb']} of {fact.node} by {key}, but its mark is {d['mark'] or 'none'}")
         if d["jobs"] != "-" and d["ready"]:
             self.complain(fact, f"{d['verb']} of {fact.node} while {d['jobs']} lives on it")
@@ -70,10 +82,7 @@ class ExaminedAlone(Checker):
         self._taken_over: dict[str, str] = {}  # case -> mark
 
     def fact(self, fact: Fact) -> None:
-        if fact.kind in ("rejoined", "forgot"):
-            self._remade[fact.node] = fact.t
-        if fact.kind == "etcd-restored":
-            self._remade.update(dict.fromkeys(self.world.nodes, fact.t))
+        self._remade.update(dict.fromkeys(remade(fact, self.world.nodes), fact.t))
         if fact.kind == "cordon" and fact.detail.get("was"):
             self._taken_over[str(fact.detail["case"])] = str(fact.detail["was"])
         if fact.kind != "verify-start":

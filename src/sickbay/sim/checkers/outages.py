@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sickbay.model import Pause
 from sickbay.settings import LEVELS
 from sickbay.sim.checkers.checker import Checker, case_of
+from sickbay.sim.checkers.consent import Given
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class _Absent(Checker):
         self._silent: set[str] = set()
         self._down_before: set[str] = set()  # cut off when they did not answer anyway, for something of their own
         self._let_until: dict[str, float] = {}  # away with many, which people have closed: theirs for a while
+        self._split: set[str] = set()  # a person had them treated alone, and they have not answered since
         self._patients: set[str] = set()  # stragglers that became patients before the cut ended, and are not up yet
 
     def fact(self, fact: Fact) -> None:
@@ -55,6 +57,8 @@ class _Absent(Checker):
         if fact.kind in ("not-ready", "ready"):
             (self._silent.add if fact.kind == "not-ready" else self._silent.discard)(fact.node)
             self._down_before.discard(fact.node)
+        if fact.kind == "ready":
+            self._split.discard(fact.node)
         if fact.kind in ("ready", "boot"):
             self._is_up(fact.node, fact.t)
         if fact.kind == "treat-start" and self.world.ailing(fact.node):  # away by our doing, for something of its own
@@ -62,7 +66,7 @@ class _Absent(Checker):
         if fact.kind == "mended":
             self._come_back(names, fact.t)
         if fact.kind in ("order", "person") and str(fact.detail.get("case", "")).startswith("absence."):
-            self._let_go(str(fact.detail["act"]), fact.t)
+            self._let_go(str(fact.detail["act"]), fact.t, str(fact.detail.get("verb", "")))
         if fact.kind == "joined":
             self._exchange(self.world.nodes[fact.node])
             self._forget_moment(fact.t)
@@ -76,7 +80,7 @@ class _Absent(Checker):
             self.cut_now[name] += 1
             if self.away.get(name) != float("inf"):
                 self.away.pop(name, None)  # whatever it was away for before: this is another absence
-        for name in self.members():
+        for name in self.members() - self._split:
             if self.away.get(name) != float("inf"):
                 self.away[name], self.many_since[name] = float("inf"), t
                 self._let_until.pop(name, None)
@@ -110,12 +114,13 @@ class _Absent(Checker):
             until = self._let_until.get(name, -1.0)
             self.away[name] = until if until >= t else later
 
-    def _let_go(self, act: str, t: float) -> None:
+    def _let_go(self, act: str, t: float, verb: str = "") -> None:
         """A person who closes the case about many has them for a while; who is away alone after that is a patient, and
-        those who are many still are many again. One who splits it has them treated."""
+        those who are many still are many again. One who splits it, or has them exchanged, has them treated."""
         missing = [name for name, end in self.away.items() if end == float("inf")]
-        if act == "split":
+        if act == "split" or (act, verb) == ("approve", "REPLACE"):
             self.away.update(dict.fromkeys(missing, t))
+            self._split.update(missing)
         if act in ("abort", "delete-record"):
             self._let_until.update(dict.fromkeys(missing, t + self.run.settings.policy.quiet_s))
 
@@ -179,7 +184,7 @@ class HealthyLeftAlone(_Absent):
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._approved: set[tuple[str, str]] = set()  # case, verb
+        self._given = Given()
         self._own: set[str] = set()  # cut off, with something of their own
         self._accused: set[str] = set()  # something was said of them, or went wrong, besides their absence
         self._alive = _CalledAlive(self.world)
@@ -197,8 +202,7 @@ class HealthyLeftAlone(_Absent):
             self._spare(fact.node)
         if fact.kind in ("fault", "outsider") or fact.detail.get("bad"):
             self._accused.add(fact.node)
-        if fact.kind == "person" and fact.detail.get("act") == "approve":
-            self._approved.add((str(fact.detail["case"]), str(fact.detail["verb"])))
+        self._given.fact(fact)
         if fact.kind == "treat-start" and not self.world.ailing(fact.node):
             judge = self._judge if self._is_explained(fact) else self._judge_alone
             judge(fact, str(fact.detail["verb"]))
@@ -220,7 +224,7 @@ class HealthyLeftAlone(_Absent):
 
     def _judge(self, fact: Fact, verb: str) -> None:
         words = f"{verb} of {fact.node}, which had nothing wrong: it was away with many others"
-        self.expect((case_of(fact), verb) in self._approved, fact, words)
+        self.expect(self._given.covers(case_of(fact), verb, fact.node), fact, words)
 
     def _judge_alone(self, fact: Fact, verb: str) -> None:
         """A healthy node that is away alone may be dead for all that anybody knows: a REBOOT, and no more. One without
@@ -230,7 +234,7 @@ class HealthyLeftAlone(_Absent):
             alive = self._alive.is_so(fact.node, fact.t) and self._is_only_away(fact)
             words = f"{verb} of {fact.node}, which had nothing wrong: it was cut off alone"
             words += ", and its provider said that it runs" if alive else ""
-            may = (verb == "REBOOT" and not alive) or (case_of(fact), verb) in self._approved
+            may = (verb == "REBOOT" and not alive) or self._given.covers(case_of(fact), verb, fact.node)
             self.expect(may, fact, words)
 
     def _missing(self) -> set[str]:
@@ -259,20 +263,29 @@ class HealthyLeftAlone(_Absent):
 
 
 class OneAttemptWrites(Checker):
-    """We start no attempt beside ranks of an earlier one that still write, wherever they are: cut off too."""
+    """We start no attempt beside ranks of an earlier one that still write, wherever they are: cut off too. Unless the
+    job's owner has said so while some of them did not answer: the word is about those, not about later attempts."""
 
     floor: ClassVar[float] = 10.0
 
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._said: dict[str, int] = {}  # job -> the attempt that was its last when its owner had it restarted
+        self._last: dict[str, int] = {}  # job -> its last attempt
+
     def fact(self, fact: Fact) -> None:
-        if fact.kind == "orphans" and fact.detail["writes"]:
+        d, job = fact.detail, str(fact.detail.get("job", ""))
+        if fact.kind == "orphans" and d["writes"]:
             self.exercised += 1
-        if fact.kind == "two-attempts" and fact.detail["by"] not in BY_OTHERS:
-            d = fact.detail
-            words = f"{d['job']} attempt {d['attempt']} began while attempt {d['beside']} writes on {d['nodes']}"
-            self.expect(not d["writes"], fact, words)
+        if fact.kind == "person" and d["act"] == "restart-job" and d["dark"] != "-":
+            self._said[job] = self._last.get(job, 0)
+        if fact.kind == "two-attempts" and d["by"] not in BY_OTHERS:
+            words = f"{job} attempt {d['attempt']} began while attempt {d['beside']} writes on {d['nodes']}"
+            self.expect(not d["writes"] or int(d["beside"]) <= self._said.get(job, -1), fact, words)
         if fact.kind == "asked-beside":  # its platform refused; who asks for it leans on that
-            d = fact.detail
-            self.expect(False, fact, f"an attempt of {d['job']} was asked for beside ranks that write on {d['nodes']}")
+            self.expect(False, fact, f"an attempt of {job} was asked for beside ranks that write on {d['nodes']}")
+        if fact.kind == "place":
+            self._last[job] = int(d["attempt"])
 
 
 class OwnersTold(Checker):
@@ -292,6 +305,11 @@ class OwnersTold(Checker):
         if fact.kind in ("orphans-end", "place") and job:
             self._waits = {key: since for key, since in self._waits.items() if key[0] != job}
 
+    def _scopes(self, job: str) -> set[str]:
+        """What hands may be off, for nothing to be done about this job: its owner hears of the pause then."""
+        names = self.world.jobs[job].nodes
+        return {"fleet", *(f"node:{n}" for n in names), *(f"pool:{self.world.nodes[n].pool}" for n in names)}
+
     def _is_ours(self, job: str) -> bool:
         known, jobs = self.world.jobs[job], self.run.settings.jobs
         tops = [LEVELS.index(self.policy_of(name).max_verb) for name in known.nodes]
@@ -300,9 +318,10 @@ class OwnersTold(Checker):
 
     def moment(self) -> None:
         led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
-        paused = any(pause.value.scope == "fleet" for pause in self.run.store.list(Pause))
-        if self.world.services.is_away("api") or paused or not led:
+        if self.world.services.is_away("api") or not led:
             self._undone = self.world.now
+        paused = {pause.value.scope for pause in self.run.store.list(Pause)}
+        self._waits.update((key, self.world.now) for key in self._waits if paused & self._scopes(key[0]))
         since = max(self._undone, *led) if led else self._undone
         for (job, attempt), at in [*self._waits.items()]:
             if self.world.now - max(at, since) > TOLD_S:

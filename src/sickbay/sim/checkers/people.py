@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, NodeRecord, Phase
-from sickbay.sim.checkers.checker import Checker, case_of
+from sickbay.sim.checkers.checker import Checker, case_of, waited_s
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -20,7 +20,14 @@ DEADLINES = {
 }  # fmt: skip
 
 
+SEEN_S = 120.0  # a label on a node: as late as sim/swarm.py tells a change
 HEARD_S = 120.0  # what people say is heard by then: whoever acts has read it in that very pass
+
+
+def was_never_read(fact: Fact, verb: str) -> bool:
+    """Somebody deleted the Command that asked for this, before anybody had read it."""
+    deleted = fact.kind == "person" and fact.detail.get("act") == "delete-command"
+    return deleted and fact.detail["verb"] == verb
 
 
 class PersonObeyed(Checker):
@@ -64,6 +71,8 @@ class PersonObeyed(Checker):
             self._let_go[case] = fact.t
             if act != "abort":
                 del self._let_go[case]
+        if was_never_read(fact, "abort"):
+            self._let_go.pop(str(fact.detail["case"]), None)
         if fact.kind in ("treat-start", "drain") and case_of(fact) in self._let_go:
             heard = fact.t - self._let_go[case_of(fact)] <= HEARD_S
             self.expect(heard, fact, f"{fact.kind} of {fact.node} by {case_of(fact)}, which a person has cancelled")
@@ -95,11 +104,12 @@ class HoldObeyed(Checker):
         if fact.kind == "etcd-restored":
             forgotten = min(self.forgotten_since(fact), fact.t - HEARD_S)  # an order that nobody has read goes as well
             self._asked = {case: at for case, at in self._asked.items() if at < forgotten}
-        if fact.kind == "person" and fact.detail.get("act") == "delete-record":
-            self._asked.pop(str(fact.detail["case"]), None)  # the hold is gone with the case that it was about
+        gone = fact.kind == "person" and fact.detail.get("act") == "delete-record"
+        if gone or was_never_read(fact, "hold"):  # the hold is gone with the case that it was about
+            self._asked.pop(str(fact.detail["case"]), None)
         if fact.kind in ("treat-start", "cordon", "drain"):
-            self._did.append((fact, case_of(fact)))
-            heard = fact.t - self._asked.get(case_of(fact), fact.t) <= HEARD_S
+            self._did += [(fact, case_of(fact))] if not waited_s(fact) else []
+            heard = fact.t - waited_s(fact) - self._asked.get(case_of(fact), fact.t) <= HEARD_S
             self.expect(heard, fact, f"{fact.kind} of {fact.node} although a person had {case_of(fact)} held")
 
     def moment(self) -> None:
@@ -110,6 +120,32 @@ class HoldObeyed(Checker):
             if case in self._held and case in held:
                 self.complain(fact, f"{fact.kind} of {fact.node} although {case} was held")
         self._held, self._did = held, []
+
+
+class OptedOut(Checker):
+    """Nothing is done to a node that a person has opted out, from the pass that has seen it until they take it back:
+    it is not closed, emptied, examined or treated. What was sent to it before and waits in a line is taken back. The
+    label goes with the node's object, and comes back with a restored one."""
+
+    floor: ClassVar[float] = 15.0
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._out: dict[str, float] = {}  # node -> since when
+
+    def fact(self, fact: Fact) -> None:
+        act = fact.detail.get("act") if fact.kind == "person" else ""
+        if act == "opt-out":
+            self._out[fact.node] = fact.t
+            self.exercised += bool(self.world.nodes[fact.node].mark or self.world.ailing(fact.node))
+        if act == "opt-in" or fact.kind in ("rejoined", "joined"):
+            self._out.pop(fact.node, None)
+        self.exercised += fact.kind == "fault" and fact.node in self._out
+        if fact.kind == "etcd-restored":
+            self._out = {n.name: fact.t for n in self.world.nodes.values() if n.opted_out}
+        if fact.kind in ("cordon", "drain", "verify-start", "treat-start") and fact.node in self._out:
+            seen = fact.t - self._out[fact.node] <= SEEN_S
+            self.expect(seen, fact, f"{fact.kind} of {fact.node} by {case_of(fact)}, though it is opted out")
 
 
 class TimedFairly(Checker):

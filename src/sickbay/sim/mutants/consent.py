@@ -65,6 +65,33 @@ def _never_paused(old: Any) -> Any:
     return lambda self, node, name, wall: ""
 
 
+def _fleet_only(old: Any) -> Any:
+    """A pause of a pool or of a node is read and not heeded."""
+
+    def pause_over(self: Any, node: Any, name: str, wall: float) -> Any:
+        found = old(self, node, name, wall)
+        return found if found is not None and found.scope == "fleet" else None
+
+    return pause_over
+
+
+def _labels_unread(old: Any) -> Any:
+    def decide(s: Any, ctx: Any) -> Any:
+        return old(replace(s, node=replace(s.node, opted_out=False)) if s.node is not None else s, ctx)
+
+    return decide
+
+
+def _leave_for_ever(old: Any) -> Any:
+    """An owner's word about ranks that are out of reach holds for those of every later attempt too."""
+
+    def obey(s: Any, r: Any, now: Any) -> Any:
+        made = old(s, r, now)
+        return replace(made, unfenced=1_000_000) if s.commands else made
+
+    return obey
+
+
 def _nothing_recent(old: Any) -> Any:
     return lambda ledger, name, policy, now: ()
 
@@ -174,6 +201,15 @@ CONSENT: tuple[Mutant, ...] = (
     ),
     Mutant("a pool has no policy of its own", wrap_("controller.desk", "Desk.__init__", _one_policy), drawn="pool."),
     Mutant("a pause pauses nothing", wrap_("controller.view", "View.paused", _never_paused), only="PauseObeyed"),
+    Mutant(
+        "a pause of a pool or a node pauses nothing",
+        wrap_("controller.view", "View.pause_over", _fleet_only),
+        only="PauseObeyed",
+    ),
+    Mutant(
+        "nobody reads that a node is opted out", wrap_("controller.desk", "decide", _labels_unread), only="OptedOut"
+    ),
+    Mutant("an owner's word is leave for ever", wrap_("core.reach", "obey", _leave_for_ever)),
     # exits
     Mutant(
         "an open breaker stays open",
