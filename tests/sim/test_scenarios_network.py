@@ -683,3 +683,20 @@ def test_who_has_those_exchanged_that_are_away_gets_one_machine_for_each() -> No
     w.run.store.create(Command("go", "approve", case.id, "alice", "exchange", w.world.now, {"verb": "REPLACE"}))
     w.passes(6 * HOUR)
     assert [w.treatments(name).count("REPLACE") for name in names(0, 8)] == [1] * 8
+
+
+@pytest.mark.parametrize("flaps_accepted", [0, 2])
+def test_who_answers_again_is_not_exchanged_though_a_person_had_all_exchanged_that_were_away(
+    flaps_accepted: int,
+) -> None:
+    w = Ward(32, policy=a_policy(approval=("REPLACE",), flaps_accepted=flaps_accepted), rack_size=8)
+    w.world.network.cut(w.world.network.rack("rack-000"), "control", 8 * HOUR)
+    w.until(lambda: w.case("absence") is not None)
+    case = w.case("absence")
+    assert case is not None
+    w.run.store.create(Command("go", "approve", case.id, "alice", "exchange", w.world.now, {"verb": "REPLACE"}))
+    w.until(lambda: w.facts("cordon"))
+    w.world.network.mend_all()
+    w.passes(4 * HOUR)
+    assert w.treatments() == []
+    assert all(w.is_well(name) for name in names(0, 8))

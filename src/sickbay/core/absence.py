@@ -132,6 +132,12 @@ def is_exchanged(absentee: Absentee, ledger: Ledger, record: NodeRecord | None =
     return all(at < ledger.replaced_at for at in ended)
 
 
+def is_exchange(case: Case) -> bool:
+    """Opened with a person's word for all who were away then; nobody has approved anything in the case itself."""
+    away = any(d.fault == LONE_FAULT for d in case.diagnoses)
+    return away and Verb.REPLACE in case.approved and not any(entry.event == "APPROVE" for entry in case.journal)
+
+
 # --- are they many, and what do they share ----------------------------------------------------------------------------
 
 

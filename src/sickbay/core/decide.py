@@ -51,6 +51,7 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
     if turn.case is None:
         _open(turn)
     flaps.note_witness(turn)
+    _end_exchange(turn)
     strays.adopt(turn)
     overwritten.look(turn)
     obey.freeze(turn, s.paused or _stands_still(turn))
@@ -79,6 +80,19 @@ def _open(turn: Turn) -> None:
         turn.case = replace(turn.case, rung=Verb.POWER_CYCLE, approved=(Verb.REPLACE,))
     turn.fresh = ()
     _tell_doubts(turn)
+
+
+def _end_exchange(turn: Turn) -> None:
+    """A person had those exchanged that were away, and this one answers again before anything was sent: it is a node
+    like any other, and its return is no flap. Where `flaps_accepted` was 0 a healthy machine was given back three
+    minutes after the network was there again (seed 41018)."""
+    case, node = turn.case, turn.s.node
+    if case is None or node is None or not node.ready or turn.s.granted or not absence.is_exchange(case):
+        return
+    if case.phase in UNTREATED and not case.rungs_tried:
+        why = "it answers again: that those who were away are to be exchanged is not about it any more"
+        case = machine.note(case, "BACK", at=turn.ctx.now.wall, by="sickbay", why=why)
+        turn.case = replace(case, rung=None, approved=(), alive=True)
 
 
 def _tell_doubts(turn: Turn) -> None:

@@ -110,7 +110,7 @@ def _told_undelivered(turn: Turn, case: Case) -> Case:
 def _unless_ready(turn: Turn, case: Case) -> dict[str, str]:
     """Where absence is all there is, the door looks once more whether the node is still away. Not once it was there
     and failed its examination: the same answer again would be a round without an end."""
-    believed = triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch)
+    believed = triage.may_clear(turn.record, case, turn.ctx.policy, turn.ctx.now.watch) or absence.is_exchange(case)
     alone = absence.is_only_evidence(case) and not _failed_its_examination(case)
     return {"unless": "ready"} if believed and alone else {}
 
