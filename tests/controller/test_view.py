@@ -235,6 +235,21 @@ def test_a_pause_says_who_and_why_in_its_scope(scope: str) -> None:
     assert view.paused(a_node("n2", pool="other"), "n2", 5.0) == ("" if scope != "fleet" else view.paused(None, "x", 5))
 
 
+def test_a_pause_of_a_pool_holds_for_a_node_of_it_whose_object_somebody_has_just_deleted() -> None:
+    view = seeing(a_node())
+    view.cases = {"n1": Stored(a_case(node="n1", pool="default"), 1, 1)}
+    view.pauses = {"pool:default": Pause("pool:default", "ann", "power work", 0.0)}
+    assert view.paused(None, "n1", 5.0) == "pool:default is paused by ann: power work"
+    assert view.paused(None, "n2", 5.0) == ""
+
+
+def test_a_pause_of_a_pool_holds_for_a_job_whose_first_node_is_not_there() -> None:
+    view = seeing(a_node("n2"))
+    view.pauses = {"pool:default": Pause("pool:default", "ann", "power work", 0.0)}
+    assert view.pause_over_job(("n1", "n2"), 5.0) is view.pauses["pool:default"]
+    assert view.pause_over_job(("n1",), 5.0) is None
+
+
 def test_a_pause_ends_at_its_time() -> None:
     view = View()
     pause = Pause("fleet", "ann", "", 0.0, until=100.0)

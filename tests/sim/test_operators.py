@@ -131,3 +131,13 @@ def test_a_label_goes_with_the_object_that_carried_it() -> None:
     world.run_for(600.0)
     assert world.nodes[NODE].present
     assert not world.nodes[NODE].opted_out
+
+
+def test_a_command_that_somebody_deletes_before_it_was_read_is_gone_and_the_log_says_so() -> None:
+    sky = a_sky()
+    sky.store.create(a_case(Phase.QUEUED, node=NODE, id=f"{NODE}.1", record=None))
+    operators.deletes_command(sky)
+    assert len(commands(sky)) == 1
+    sky.world.run_for(60.0)
+    assert commands(sky) == []
+    assert len(said(sky, "delete-command")) == 1

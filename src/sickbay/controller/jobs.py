@@ -213,8 +213,7 @@ class JobDesk(Asking):
         return answer
 
     def _paused(self, nodes: Sequence[str], now: Now) -> str:
-        first = nodes[0] if nodes else ""
-        return self._view.paused(self._view.nodes.get(first), first, now.wall)
+        return self._view.paused(*self._view.first_of(nodes), now.wall)
 
     def _forbidden(self, job: Job | None, recovery: Recovery | None) -> str:
         """Why the policy lets nobody stop this job, or "". A stop is a drain of the job and takes the same level; what

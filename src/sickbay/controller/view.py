@@ -326,8 +326,13 @@ class View:
         if not self.pauses:
             return None
         active = self.active_pauses(wall)
-        scopes = ("fleet", f"node:{name}", f"pool:{node.pool}" if node else "")
+        scopes = ("fleet", f"node:{name}", f"pool:{self._pool(node, name)}")
         return next((self.pauses[scope] for scope in scopes if scope in active), None)
+
+    def _pool(self, node: Node | None, name: str) -> str:
+        """Also of a node whose object somebody has just deleted: its case went on in a paused pool (seed 60029)."""
+        case = self.cases.get(name) if node is None else None
+        return node.pool if node else case.value.pool if case else ""
 
     def paused(self, node: Node | None, name: str, wall: float) -> str:
         """Why hands are off this node, or ""."""
@@ -338,8 +343,12 @@ class View:
 
     def pause_over_job(self, nodes: Sequence[str], wall: float) -> Pause | None:
         """By the first of its nodes: a gang lives in one pool."""
-        first = nodes[0] if nodes else ""
-        return self.pause_over(self.nodes.get(first), first, wall)
+        return self.pause_over(*self.first_of(nodes), wall)
+
+    def first_of(self, nodes: Sequence[str]) -> tuple[Node | None, str]:
+        """Of a gang the first node; where its object is gone, the first one that tells their pool, under its name."""
+        known = next((self.nodes[name] for name in nodes if name in self.nodes), None)
+        return known, nodes[0] if nodes else ""
 
 
 def _is_unavailable(node: Node) -> bool:

@@ -8,7 +8,7 @@ nothing here may import core or the controller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sickbay.model import Case, Command, NodeRecord, Pause, Phase, Recovery, RecoveryPhase, Verb
@@ -294,16 +294,21 @@ def deletes_node_record(sky: Sky) -> bool:
 
 
 def deletes_command(sky: Sky) -> bool:
-    """What somebody asked for and nobody has read yet."""
-
-    def act() -> bool:
-        for wish in [stored.value for stored in sky.store.list(Command)]:
-            sky.store.lose(Command, wish.id)
-            sky.world.note("person", "", act="delete-command", verb=wish.verb, case=wish.target, said=wish.at)
-            return True
+    """Somebody asks for something, thinks better of it, and deletes the Command, perhaps before anybody has read it."""
+    cases = [case for case in _cases(sky) if not (case.held or case.cancelled)]
+    if not cases or not _reaches(sky):
         return False
+    case, verb = sky.rng.choice(cases), sky.rng.choice(("abort", "hold"))
+    _order(sky, verb, case.id, case.node)
+    said = {stored.value.id for stored in sky.store.list(Command) if stored.value.target == case.id}
+    sky.world.after(sky.rng.choice((0.0, 0.1, 30.0)), lambda: _withdraw(sky, said))
+    return True
 
-    return _when_there(sky, act)
+
+def _withdraw(sky: Sky, said: Collection[str]) -> None:
+    for wish in [stored.value for stored in sky.store.list(Command) if stored.value.id in said]:
+        sky.store.lose(Command, wish.id)
+        sky.world.note("person", "", act="delete-command", verb=wish.verb, case=wish.target, said=wish.at)
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
