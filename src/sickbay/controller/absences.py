@@ -47,6 +47,7 @@ class Absences:
         self._memory = memories.Memory()
         self._seen: tuple[object, ...] = ()
         self._found = True  # nothing is counted yet: who is away now was so before this leader came
+        self._absentees: dict[str, tuple[Node, core.Absentee]] = {}  # as they were made last, and of which view
         self._told: stories.Story | None = None  # where its record cannot be read
         self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
         self.over = ""  # why its case has ended by itself, until that is written
@@ -143,6 +144,8 @@ class Absences:
             self._doubt(proved.rebooted(case.absence.boots, self._view.nodes.values()))
         self._stamp(now)
         self._take_back(now)
+        if len(self._absentees) > len(self._view.away):
+            self._absentees = {n: known for n, known in self._absentees.items() if n in self._view.away}
         missing = self._away(now)
         everybody = [a for a in missing if not a.alone]
         away = [a for a in everybody if not a.held]
@@ -209,22 +212,28 @@ class Absences:
 
     def _take_back(self, now: Now) -> None:
         """Who was left to people and is still away when their time is over: nothing else would wake it."""
-        away = self._view.away.items()
+        away = self._view.away.items() if self._records.ledger.left_at > core.NEVER else ()
         theirs = frozenset(name for name, since in away if since is not None and self._is_left(since, now))
         for name in sorted(self._memory.theirs - theirs):
             self._view.touch_node(name)
         self._memory = replace(self._memory, theirs=theirs)
 
     def _away(self, now: Now) -> list[core.Absentee]:
-        found = []
+        found, ledger = [], self._records.ledger
+        plain = max(ledger.split_at, ledger.left_at) <= core.NEVER  # nobody is alone, nobody is left to people
         for name, since in self._view.away.items():
             node, stored = self._view.nodes.get(name), self._view.cases.get(name)
             case = stored.value if stored else None
             if node is None or since is None:
                 continue
-            if not core.excuse(node, case) and not core.is_known_dead(case, now.watch):
-                alone = core.is_alone(since, self._records.ledger) or self._is_left(since, now)
-                found.append(core.Absentee(name, since, core.keys_of(node), core.is_held(node), alone))
+            seen, known = self._absentees.get(name, (None, None))
+            if plain and case is None and seen is node and known and known.since == since and not known.alone:
+                found.append(known)  # as in the pass before: hundreds may be away for hours
+            elif not core.excuse(node, case) and not core.is_known_dead(case, now.watch):
+                alone = core.is_alone(since, ledger) or self._is_left(since, now)
+                absentee = core.Absentee(name, since, core.keys_of(node), core.is_held(node), alone)
+                self._absentees[name] = (node, absentee)
+                found.append(absentee)
         return found
 
     def _is_left(self, since: float, now: Now) -> bool:

@@ -6,7 +6,7 @@ Called by controller/loop.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields
 from functools import partial
 from operator import attrgetter
@@ -47,6 +47,7 @@ class JobDesk(Asking):
         self._kept_back: dict[str, tuple[str, str]] = {}  # job -> key of its action, why that cannot be delivered
         self._orders: dict[str, list[Command]] = {}  # job -> what people asked for, until it is decided
         self._verdicts: dict[str, tuple[object, blame.BlameVerdict | None]] = {}  # job -> its exits, what they say
+        self._looked_for: dict[tuple[frozenset[str], int], list[str]] = {}  # pools, GPUs wanted -> good and free nodes
         self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
 
     def begin(self, now: Now) -> None:
@@ -61,6 +62,7 @@ class JobDesk(Asking):
     def decide_touched(self, now: Now, tell: TellSuspects) -> None:
         jobs = list(self._view.touched_jobs)
         self._view.touched_jobs.clear()
+        self._looked_for.clear()
         for job in jobs:
             self.attend(job, now, partial(self._decide, job, now, tell))
         if not self._settings.jobs.enabled:
@@ -95,6 +97,7 @@ class JobDesk(Asking):
             self._view.touch_job(job_id)  # if it runs, it gets a new record
         if d.suspects or d.found:
             tell(d, now)
+            self._looked_for.clear()  # who is suspected is not good any more
 
     def _note_frozen(self, job: str, why: str) -> None:
         if why:
@@ -245,15 +248,21 @@ class JobDesk(Asking):
         """Nodes known to be good and free: nobody's case, no verdict latched, not promised to another job.
         Free is one with nothing on it, or with as many GPUs as the job wants there."""
         pools, wanted = self._pools(job), capacity.gpus_per_node(job)
-        free = self._view.free | (self._view.with_room(wanted) if wanted else set())
         promised = {n for j, s in self._view.recoveries.items() if j != job.id
                     and s.value.phase is RecoveryPhase.RESTARTING for n in s.value.nodes}  # fmt: skip
-        return tuple(n for n in sorted(free) if n not in promised and self._is_good(n, pools, now))
+        return tuple(n for n in self._good_and_free(frozenset(pools), wanted, now) if n not in promised)
+
+    def _good_and_free(self, pools: frozenset[str], wanted: int, now: Now) -> list[str]:
+        """Looked for once a pass: a hundred jobs that wait after an outage ask in the same one."""
+        if (found := self._looked_for.get((pools, wanted))) is None:
+            free = self._view.free | (self._view.with_room(wanted) if wanted else set())
+            found = self._looked_for[pools, wanted] = [n for n in sorted(free) if self._is_good(n, pools, now)]
+        return found
 
     def _pools(self, job: Job) -> set[str]:
         return {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}
 
-    def _is_good(self, name: str, pools: set[str], now: Now) -> bool:
+    def _is_good(self, name: str, pools: Set[str], now: Now) -> bool:
         node, known = self._view.nodes[name], self._view.records.get(name)
         if self._view.is_off(name):
             return False
