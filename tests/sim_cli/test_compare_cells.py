@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from sickbay.errors import UserError
 from sickbay.model import Finding, JobPhase, Place, Severity, Status
 from sickbay.sim import compare
 from sickbay.sim.accounts import job_account
-from sickbay.sim.arms import nobody
+from sickbay.sim.arms import nobody, settings_of
 from sickbay.sim.compare import Cell, Trial, cells, judge, rows
 from sickbay.sim.faults import rates
 from sickbay.sim.gangs import MEND_S
@@ -154,6 +155,15 @@ def test_a_cell_below_the_bar_is_worse_and_one_that_may_be_is_unsure() -> None:
     found = judge([CELL, noisy], trials)
     assert [line.verdict for line in found.lines] == ["worse", "worse", "unsure", "unsure"]
     assert not found.holds
+
+
+def test_the_faults_of_a_cell_are_those_that_struck_under_our_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell passed with 300 faults that only a baseline had seen."""
+    struck = {"ours": 3, "originals": 7, "nobody": 5}
+    for arm, faults in struck.items():
+        report = SimpleNamespace(policy=arm, faults=faults, useful_gpu_hours=1.0, ettr=1.0, seconds=0.0)
+        monkeypatch.setattr(compare, arm, lambda *args, report=report: report)
+    assert compare._trial((CELL, 0, 1, settings_of(None))).faults == 3
 
 
 def test_a_cell_with_too_few_faults_says_so_and_does_not_pass() -> None:
