@@ -26,8 +26,14 @@ test: $(STAMP) ## Everything: ruff, mypy --strict, the import contract, all test
 lint: $(STAMP) ## Only ruff, mypy --strict and the import contract
 	@tools/lint
 
-soak: $(STAMP) ## The long proof: 5,000 simulated seeds, every mutant, does it help, 100,000 fuzzed inputs
+soak: $(STAMP) ## The long proof: 5,000 simulated seeds, longest settings, partitions, every mutant, does it help, fuzzing
 	$(BIN)/sickbay sim check --seeds 5000
+	$(BIN)/sickbay sim check --soak --seeds 300 --first 100000
+	$(BIN)/sickbay sim partitions --nodes 64
+	$(BIN)/sickbay sim partitions --nodes 64 --witness
+	$(BIN)/sickbay sim partitions --nodes 64 --place rack
+	$(BIN)/sickbay sim partitions --nodes 64 --place pool
+	$(BIN)/sickbay sim partitions --nodes 1024
 	$(BIN)/sickbay sim compare --seeds 12
 	$(BIN)/sickbay sim mutants
 	tools/atheris $(BIN)/python tools/fuzz.py 100000

@@ -28,3 +28,22 @@ def test_a_word_that_no_mutant_holds_is_refused(capsys: pytest.CaptureFixture[st
     said = run_command(capsys, "sim", "mutants", "--only", "typo")
     assert said.code == 2
     assert "no mutant's name, and no checker that one is for, holds the word" in said.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--kind", "cable"),
+        ("--place", "zone"),
+        ("--share", "0"),
+        ("--share", "101"),
+        ("--length", "-1"),
+        ("--length", "x"),
+        ("--length", "inf"),
+    ],
+)
+def test_a_cut_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
+    said = run_command(capsys, "sim", "partitions", option, value)
+    assert said.code == 2
+    assert f"{option} {value}: " in said.err
+    assert said.out == ""

@@ -34,13 +34,25 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @app.command()
-def partitions(nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of 8 GPUs.")] = 64) -> None:
-    """Cut a healthy fleet's nodes off in every way, for every length, and print what was done to them."""
-    from sickbay.sim import partitions as table
+def partitions(
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of 8 GPUs.")] = 64,
+    place: Annotated[
+        str, typer.Option("--place", help="What is cut off: a share of the fleet anywhere, one rack or one pool of it.")
+    ] = "share",
+    witness: Annotated[
+        bool, typer.Option("--witness", help="The provider says of a machine that does not answer whether it runs.")
+    ] = False,
+    kind: Annotated[str, typer.Option("--kind", help="Only these: control, data, both, power, with commas.")] = "",
+    share: Annotated[str, typer.Option("--share", help="Only these shares, in percent, with commas.")] = "",
+    length: Annotated[str, typer.Option("--length", help="Only these lengths, in minutes, with commas.")] = "",
+) -> None:
+    """Cut a healthy fleet's nodes off in every way, for every length: what was done to them, judged.
 
-    print(table.HEAD, flush=True)
-    for row in table.rows(nodes):
-        print(row.line(), flush=True)
+    Ends with 1 if anything is beyond the bar, and says what.
+    """
+    from sickbay.sim import partitions as cuts
+
+    raise typer.Exit(cuts.table(cuts.chosen(nodes, kind, share, length, place, witness=witness)))
 
 
 @app.command()
