@@ -23,7 +23,7 @@ from sickbay.model import Finding, NodeChanged, Place, Severity, Status
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.settings import Limit, Policy, Settings
 from sickbay.sim.jobs import JobSpec
-from sickbay.sim.run import Mailbox
+from sickbay.sim.mailbox import Mailbox, Slot
 from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
@@ -48,7 +48,7 @@ class Bench:
         )
         self.controller = Controller(
             SimulatedPlatform(self.world, progress_s=0.0), MemoryStore(), load(), Settings(policy=free),
-            self.world.clock, SoloLeader(), Outbox([Mailbox()]), InlineCrew(),
+            self.world.clock, SoloLeader(), Outbox([Slot(Mailbox(), 1)]), InlineCrew(),
         )  # fmt: skip
         assert self.controller.start()
         for i in range(OPEN):

@@ -78,6 +78,17 @@ def test_a_second_fault_on_the_same_node_is_news() -> None:
     assert len(untouched(shift)) == 2
 
 
+def test_what_is_told_of_a_second_fault_is_that_fault() -> None:
+    """The first one was told once more, six minutes later, in the very same words (seed 1)."""
+    shift = observing(1)
+    falls_ill(shift, "n0")
+    shift.passes(HOUR)
+    shift.door.shows("n0", findings=(a_finding("xid.79", node="n0"), a_finding("xid.95", node="n0", n=7)))
+    first, second = untouched(shift.passes(HOUR))
+    assert "fell off the bus" in first.title
+    assert "Uncontained memory error" in second.title
+
+
 def test_what_a_person_lets_go_within_the_minute_is_not_told() -> None:
     shift = observing(1)
     falls_ill(shift, "n0")

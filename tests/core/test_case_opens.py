@@ -322,3 +322,13 @@ def test_another_sign_of_what_is_known_is_no_remark_that_the_node_stays_in_servi
         bed.commands("abort").answers()
     bed.finds("smi.gpu-lost", 60, check="nvidia-smi")
     assert [n.title for n in bed.notices.values() if "stays in service" in n.body] == []
+
+
+def test_the_signs_of_one_fault_are_one_remark() -> None:
+    """Somebody repeated what the agent had said of a node that was let go: the same words came twice (seed 26)."""
+    signs = ("xid.48", "xid.63", "xid.94", "smi.remap-pending")
+    bed = Bedside().finds("xid.48").until(Phase.HOLDING).commands("abort").answers()
+    bed.reports(*(a_finding(code, 100 + n, source="condition", check="condition") for n, code in enumerate(signs)))
+    titles = [n.title for n in bed.notices.values() if "stays in service" in n.body]
+    assert titles
+    assert len(titles) == len(set(titles))

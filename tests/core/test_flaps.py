@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from sickbay.model import Failed, Phase, Verb
-from tests.builders import a_node, a_past, a_policy, a_record
+from dataclasses import replace
+
+from sickbay.model import Done, Failed, Phase, Status, Verb
+from tests.builders import a_finding, a_node, a_past, a_policy, a_record
 from tests.core.bedside import Bedside
 
 
@@ -29,6 +31,34 @@ def test_it_is_examined_when_it_answers_again() -> None:
     bed = away(tried=Verb.REBOOT).shows(ready=True, cordoned=True, mark="n1.2")
     assert bed.phase is Phase.CORDONING
     assert bed.until(Phase.RESOLVED).case.rungs_tried == ()
+
+
+BLIND = a_finding(
+    "", device="", source="agent", check="nvidia-smi", status=Status.UNKNOWN, reason="it printed nothing we can read"
+)
+
+
+def examined_in_vain() -> Bedside:
+    """It was back before anything was done, and its examination says nothing."""
+    bed = away().shows(ready=True, cordoned=True, mark="n1.1").until(Phase.VERIFYING)
+    assert bed.case.pending is not None
+    blind = replace(BLIND, answers=bed.case.pending.key)
+    return bed.answers(Done(findings=(blind,)))
+
+
+def test_who_answers_and_whose_examination_says_nothing_is_not_examined_again_at_once() -> None:
+    """It was drained and examined three times within ten minutes, with a page each time (seed 101)."""
+    bed = examined_in_vain()
+    assert (bed.phase, len(bed.notices)) == (Phase.ESCALATED, 2)
+    assert bed.waits(3000.0).phase is Phase.ESCALATED
+    assert bed.waits(700.0).phase is Phase.CORDONING
+
+
+def test_whom_a_weak_witness_accuses_is_left_to_a_person_once() -> None:
+    """Every examination passed, and every time a person was to decide whether an llm is believed (seed 38)."""
+    bed = examined_in_vain().finds("xid.119", 900, source="llm", check="llm")
+    assert bed.waits(3700.0).waits(86_400.0).phase is Phase.ESCALATED
+    assert "EXAMINED" not in [entry.event for entry in bed.case.journal]
 
 
 def test_a_reboot_that_nobody_saw_the_end_of_is_followed_by_nothing_stronger() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sickbay.core import explain, successors
 from sickbay.core.machine import note
 from sickbay.model import Case, Ledger, Notice, Phase, Verb
@@ -10,7 +12,7 @@ from tests.builders import a_case, an_action
 DAY = 86_400.0
 
 
-def came(phase: Phase = Phase.QUEUED, since: float | None = 0.0, **changed: object) -> Case:
+def came(phase: Phase = Phase.QUEUED, since: float | None = 0.0, **changed: Any) -> Case:
     return successors.noted(a_case(phase, **changed), since, 600.0, 0.0)
 
 

@@ -17,6 +17,8 @@ from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
 from tests.sim.test_checkers_outages import NODE, complaints, treats, unwatched
 from tests.sim.ward import Ward, a_policy, names
 
+ABORT = f"To let it go: sickbay case abort {NODE}.1"
+
 
 def is_approved(ward: Ward, verb: str) -> None:
     ward.world.note("person", NODE, act="approve", by="alice", case=f"{NODE}.1", verb=verb)
@@ -156,7 +158,7 @@ def test_a_case_that_a_restored_store_opens_again_was_told_when_it_rested_first(
     ward = unwatched()
     store = ward.run.store
     case = a_case(Phase.ESCALATED, node=NODE)
-    ward.run.mailbox.send(Notice("k", "urgent", f"{NODE} is in the hands of a person", "", case.id, 0.0))
+    ward.run.mailbox.send(Notice("k", "urgent", f"{NODE} is in the hands of a person", ABORT, case.id, 0.0))
     looks(ward)
     version = store.create(case)
     assert isinstance(store, MemoryStore)
@@ -178,7 +180,7 @@ def test_a_case_that_could_not_be_read_for_a_while_need_not_be_told_again() -> N
     """A newer version had written it, and was rolled back (seed 720078)."""
     ward = unwatched()
     case = a_case(Phase.ESCALATED, node=NODE)
-    ward.run.mailbox.send(Notice("k", "urgent", f"{NODE} is in the hands of a person", "", case.id, 0.0))
+    ward.run.mailbox.send(Notice("k", "urgent", f"{NODE} is in the hands of a person", ABORT, case.id, 0.0))
     ward.run.store.create(case)
     ward.judge.look()
     store = ward.run.store
@@ -257,7 +259,12 @@ def test_a_shared_cause_answers_only_for_those_who_have_what_is_shared(
     factor: str, seen_on: str, complained: bool
 ) -> None:
     ward = unwatched()
-    ward.world.nodes[NODE].driver, ward.world.nodes[NODE].kind = "bad", "p4d"
+    for name in (NODE, "node-0001", "node-0002"):
+        ward.world.nodes[name].driver, ward.world.nodes[name].kind = "bad", "p4d"
+    if seen_on == NODE:
+        ward.submit("llama")
+    for name in (NODE, "node-0001", "node-0002"):
+        ward.world.strike("gpu_lost_79", name, 1)
     ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
     seen = a_diagnosis("gpu-lost", place=Place(seen_on))
     shared = a_case(Phase.ESCALATED, node=factor, factor=factor, diagnoses=(seen,))

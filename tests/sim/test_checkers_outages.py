@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from sickbay.model import Absence, Action, Doubt, Entry, Ledger, Notice, Pause, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import Action, Place, RecoveryPhase, Verb
 from sickbay.settings import ControllerSettings, JobPolicy
-from tests.builders import a_case, a_diagnosis, a_latch, a_record, a_recovery
+from tests.builders import a_recovery
 from tests.sim.ward import Ward, a_policy, names
 
 NODE = "node-0003"
@@ -311,136 +310,3 @@ def gives_up(ward: Ward) -> None:
     ward.judge.look()
     ward.run.store.archive(replace(recovery, phase=RecoveryPhase.FAILED), version, 1)
     ward.world.note("tick")
-
-
-# -- exits
-
-
-def test_a_node_carries_a_mark_of_no_case() -> None:
-    ward = unwatched()
-    ward.run.platform.perform(Action(f"{NODE}.1/2", Verb.CORDON, Place(NODE)))
-    assert "which is no case" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
-
-
-def test_a_case_rests_with_a_person_who_was_never_told() -> None:
-    ward = unwatched()
-    ward.run.store.create(a_case(Phase.ESCALATED, node=NODE))
-    assert "no notice says so" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
-
-
-def test_the_breaker_stays_open_for_ever() -> None:
-    ward = unwatched()
-    ward.run.store.create(Ledger(breaker="too many", breaker_until=1e9))
-    assert "the breaker stays open" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
-
-
-def test_a_job_waits_long_and_its_owner_was_never_told() -> None:
-    ward = unwatched()
-    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY))
-    ward.world.note("tick")
-    ward.judge.look()
-    ward.passes(7200.0)
-    assert "nobody was told" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
-
-
-def test_a_verdict_stays_for_ever_and_nobody_was_told() -> None:
-    ward = unwatched()
-    ward.run.store.create(a_record(a_latch("gpu-lost"), node=NODE))
-    said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
-    assert f"gpu-lost is held against {NODE} without a case" in said[0]
-
-
-@pytest.mark.parametrize("exit_", ["quiet", "told"])
-def test_a_verdict_that_has_an_exit_is_in_order(exit_: str) -> None:
-    ward = unwatched()
-    record = a_record(a_latch("gpu-lost"), node=NODE, quiet={"gpu-lost|boot|": 9e9} if exit_ == "quiet" else {})
-    ward.run.store.create(record)
-    if exit_ == "told":
-        body = f"no new case opens for gpu-lost on {NODE}: sickbay case reopen {NODE}"
-        ward.run.mailbox.send(Notice("k", "info", "t", body, "", 0.0))
-    assert complaints(ward, "EveryStateHasAnExit", at_the_end=True) == []
-
-
-@pytest.mark.parametrize(("missed", "away", "complained"), [(1, 1, False), (1, 0, True), (0, 1, True)])
-def test_that_a_node_does_not_answer_rests_with_the_case_about_all_who_are_away(
-    missed: int, away: int, complained: bool
-) -> None:
-    ward = unwatched()
-    ward.run.store.create(a_record(a_latch("node-not-ready"), node=NODE))
-    if missed:
-        absence = Absence(("fleet",), "nothing", 0.0, 3, 3, (NODE,))
-        ward.run.store.create(a_case(Phase.ESCALATED, node="absence", factor="absence", absence=absence))
-        body = "You may decide: sickbay case split absence.1"
-        ward.run.mailbox.send(Notice("k", "urgent", "3 nodes are away together", body, "absence.1", 0.0))
-    if away:
-        ward.world.network.cut([NODE], "control", 7200.0)
-        ward.passes(600.0)
-    said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
-    assert any("node-not-ready is held" in words for words in said) == complained
-
-
-def test_a_suspicion_that_nobody_was_told_of() -> None:
-    ward = unwatched()
-    ward.run.store.create(a_record(node=NODE, doubts=(Doubt("SN-1", strikes=1, why="again", at=0.0),)))
-    assert "no notice says how that ends" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
-
-
-def test_a_pause_without_an_end_that_nobody_was_reminded_of() -> None:
-    ward = unwatched()
-    ward.run.store.create(Pause("fleet", "ann", "", ward.run.clock.now() - 2 * 86_400.0))
-    assert "nobody was reminded" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
-
-
-def test_a_hold_that_nobody_was_reminded_of() -> None:
-    ward = unwatched()
-    held = Entry(0, "HOLD", ward.run.clock.now() - 2 * 86_400.0, "ann", "", "QUEUED")
-    ward.run.store.create(a_case(Phase.QUEUED, node=NODE, held=True, journal=(held,)))
-    assert "is held, and nobody was reminded" in complaints(ward, "EveryStateHasAnExit", at_the_end=True)[0]
-
-
-def test_a_node_is_treated_in_circles() -> None:
-    ward = unwatched()
-    for n in range(1, 9):
-        treats(ward, n)
-        ward.passes(7200.0)
-    assert any("was treated 7 times for 0 faults" in said for said in complaints(ward, "DisruptionsBounded"))
-
-
-def test_one_part_kills_a_fourth_job_that_we_placed() -> None:
-    ward = unwatched()
-    job = ward.submit("llama")
-    ward.world.strike("gpu_lost_79", NODE, 0, cure="replace")
-    for n in range(2, 6):
-        ward.world.gangs.stop(job, "owner")
-        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
-        ward.passes(70.0)
-        ward.judge.look()
-    assert "has killed 4 jobs" in complaints(ward, "LemonsKillFewJobs")[0]
-
-
-@pytest.mark.parametrize(
-    ("phase", "complained"), [(Phase.ESCALATED, False), (Phase.WAITING, True)], ids=["asked", "not asked"]
-)
-def test_a_part_that_a_person_wants_tried_again_may_kill_a_fourth_job(phase: Phase, complained: bool) -> None:
-    ward = unwatched()
-    job = ward.submit("llama")
-    part = ward.world.nodes[NODE].gpus[0].serial
-    ward.run.store.create(a_case(phase, node=NODE, diagnoses=(a_diagnosis(part=part),)))
-    ward.world.strike("gpu_lost_79", NODE, 0, cure="replace")
-    for n in range(2, 6):
-        ward.world.gangs.stop(job, "owner")
-        ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
-        ward.passes(70.0)
-        ward.judge.look()
-        if n == 4:
-            ward.world.note("order", NODE, act="retry", by="alice", case=f"{NODE}.1")
-    assert bool(complaints(ward, "LemonsKillFewJobs")) == complained
-
-
-def test_what_a_pass_raised_counts_though_it_was_contained() -> None:
-    ward = unwatched()
-    raised = SimpleNamespace(contained=["node n1: KeyError"])
-    brain = SimpleNamespace(first_led=0.0, led_since=None, controller=raised)
-    ward.run.brains.append(brain)  # type: ignore[arg-type]
-    ward.world.note("tick")
-    assert "contained: node n1: KeyError" in complaints(ward, "NoException")[0]

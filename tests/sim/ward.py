@@ -13,7 +13,6 @@ from typing import Any
 
 from sickbay.controller.crew import Crew, InlineCrew
 from sickbay.controller.loop import Controller
-from sickbay.controller.outbox import Outbox
 from sickbay.model import (
     Action,
     Case,
@@ -116,7 +115,7 @@ class WardRun(SimRun):
     def _controller(self) -> Controller:
         return Controller(
             self._door, self.store, self.catalog, self.settings, self.clock, self._leader(),
-            Outbox([self.mailbox]), self.make_crew(),
+            self._outbox(), self.make_crew(),
         )  # fmt: skip
 
 

@@ -74,9 +74,10 @@ def of_case(case: Case, record: NodeRecord, ctx: Context, pause: Pause | None, j
     told = {**record.told, **{f"{kind}/{fault}": ctx.now.watch for fault in faults}}
     urgent = triage.soonest(case.diagnoses) is When.NOW and bar.group != CUT_OFF
     lines = (*_work(case, jobs), f"Sickbay would: {', then '.join(_steps(case))}.")
+    news = [d for d in case.diagnoses if d.fault in faults]  # the worst of all was told as news each time
     return Seen(
-        case.node, explain.headline(case.diagnoses, ctx.catalog), urgent, bar,
-        tuple(quote for d in case.diagnoses for quote in d.because[:1])[:3], lines, case.id,
+        case.node, explain.headline(news, ctx.catalog), urgent, bar,
+        tuple(quote for d in news for quote in d.because[:1])[:3], lines, case.id,
         told=dict(sorted(told.items(), key=lambda kv: kv[1])[-MOST_TOLD:]),
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from sickbay.core import (
     suspicion,
     triage,
     undelivered,
+    witness,
 )
 from sickbay.core.moment import how_long
 from sickbay.core.turn import Said, Turn, latches_of
@@ -326,18 +327,34 @@ def _is_not_let_in(turn: Turn, case: Case) -> bool:
     return True
 
 
-AGAIN_MOST = 3  # times that a node which answers again is examined by itself
+AGAIN_MOST = 2  # times that a node which answers again is examined by itself
+AGAIN_S = 3_600.0  # after an examination that said nothing though the node answered: the next one would say no more
 
 
 def _answers_again(turn: Turn, case: Case) -> bool:
     """It rests with a person only because it could not be asked while it was away; now it can be."""
     node = turn.s.node
     asked = sum(e.event == Event.EXAMINED and e.by == "sickbay" for e in case.journal)
-    if node is None or not node.ready or case.cancelled or case.flaps or asked >= AGAIN_MOST:
+    if node is None or not node.ready or case.cancelled or case.flaps or asked >= AGAIN_MOST or _is_disbelieved(turn):
         return False
     if case.newcomer:  # it went away while it was examined at its gate
         return bool(case.cordon_version) and any(e.event == Event.UNREACHABLE for e in case.journal)
     return absence.is_only_evidence(case) and not _is_held(turn, case) and bool(case.cordon_version)
+
+
+def _has_just_answered(turn: Turn, case: Case) -> bool:
+    """It rests since this very turn, and answers: it was examined, and that said nothing. A node whose agent was blind
+    was drained and examined three times within ten minutes, with a page each time (seed 101)."""
+    now = turn.ctx.now.watch
+    if now <= case.entered and case.journal[-1].event == Event.INCONCLUSIVE:
+        turn.case = case = replace(case, retry_at=now + AGAIN_S)
+    return case.retry_at is not None and now < case.retry_at
+
+
+def _is_disbelieved(turn: Turn) -> bool:
+    """A verdict stands by a word that may cause no treatment: who examines the node once more finds it well, and leaves
+    it to a person once more (seed 38)."""
+    return any(not witness.may_treat(la.source, turn.ctx.ceilings) for la in turn.record.latched)
 
 
 def _escalated(turn: Turn, case: Case) -> Said:
@@ -346,7 +363,8 @@ def _escalated(turn: Turn, case: Case) -> Said:
     if bool(case.cordon_version) and (why := _taken_back(turn, case)):
         return (Event.EXAMINED, why)
     if _answers_again(turn, case):
-        return (Event.EXAMINED, "it was away and answers again: it is examined before it returns")
+        again = (Event.EXAMINED, "it was away and answers again: it is examined before it returns")
+        return None if _has_just_answered(turn, case) else again
     if case.pending is not None and case.pending.verb is Verb.DRAIN and is_refuted(turn, case):
         turn.case, turn.outcome = replace(case, pending=None), None  # nothing is evicted for what is not there
         return None

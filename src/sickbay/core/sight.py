@@ -122,8 +122,12 @@ def _tell_remarks(turn: Turn, remarks: tuple[Finding, ...]) -> None:
         if now.watch - told.get(finding.code, -REPEAT_NOTICE_S) < REPEAT_NOTICE_S:
             continue
         told[finding.code] = now.watch
+        if fault is not None and fault.treats:  # its signs come in families, and each said the same of the node
+            last, told[f"remark/{fault.name}"] = told.get(f"remark/{fault.name}", -REPEAT_NOTICE_S), now.watch
+            if now.watch - last < REPEAT_NOTICE_S:
+                continue
         notices.append(explain.remark(finding, fault, now.wall))
-    if len(notices) == len(turn.record.notices):
+    if told == turn.record.told:
         return
     if len(told) > 64:
         told = dict(sorted(told.items(), key=lambda kv: kv[1])[-64:])

@@ -7,7 +7,6 @@ it asked to. Composition only: nothing here decides anything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from operator import attrgetter
 
 from sickbay.catalog import Catalog, load
@@ -16,28 +15,16 @@ from sickbay.controller.leader import SoloLeader
 from sickbay.controller.loop import Controller
 from sickbay.controller.outbox import Outbox
 from sickbay.errors import ApiError, NotLeader, NotNow
-from sickbay.model import Done, Notice, Outcome
 from sickbay.platforms.simulated.platform import SimulatedPlatform
 from sickbay.ports import Clock, EvidenceStore, Leader, Platform, Store
 from sickbay.settings import Settings
+from sickbay.sim.mailbox import Mailbox, Slot
 from sickbay.sim.world import World
 from sickbay.stores.memory import MemoryStore
 
 REACTION_S = 0.2  # from a change in the world to the controller's turn
 MISHAP_S = 5.0  # until a controller that could not ask its cluster begins again (controller/app.py)
 STANDBY_S = 15.0  # how often a controller without the lead tries to take it
-
-
-@dataclass
-class Mailbox:
-    """A notifier that keeps what it was told."""
-
-    name: str = "mailbox"
-    notices: list[Notice] = field(default_factory=list)
-
-    def send(self, notice: Notice) -> Outcome:
-        self.notices.append(notice)
-        return Done()
 
 
 class Brain:
@@ -123,8 +110,9 @@ class SimRun:
         self._served = served  # the same records as its controllers reach them: not while the API is away
         self.platform = SimulatedPlatform(world, evidence=evidence, progress_s=progress_s)
         self._door: Platform = wrap(self.platform) if wrap else self.platform
-        self.mailbox = Mailbox()
         self._leader, self.clock = leader, clock or world.clock
+        self.mailbox = Mailbox(lambda: (self.world.now, self.clock.now()))
+        self._processes = 0
         self.brains: list[Brain] = []
         self.on_turn: list[Callable[[], None]] = []
 
@@ -136,8 +124,12 @@ class SimRun:
     def _controller(self) -> Controller:
         return Controller(
             self._door, self._served or self.store, self.catalog, self.settings, self.clock, self._leader(),
-            Outbox([self.mailbox]), InlineCrew(),
+            self._outbox(), InlineCrew(),
         )  # fmt: skip
+
+    def _outbox(self) -> Outbox:
+        self._processes += 1
+        return Outbox([Slot(self.mailbox, self._processes)])
 
     @property
     def leader(self) -> Controller | None:

@@ -15,22 +15,20 @@ from sickbay.errors import Unreadable
 from sickbay.model import Case, Recovery
 from sickbay.sim.checkers.ceilings import WithinCeilings
 from sickbay.sim.checkers.checker import Bench, Checker
+from sickbay.sim.checkers.commons import Commons
 from sickbay.sim.checkers.consent import Approved, InMaintenance, PauseObeyed, WithinLevel, WorkLeftAlone
 from sickbay.sim.checkers.diary import Diary
 from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
-from sickbay.sim.checkers.exits import (
-    DisruptionsBounded,
-    EveryStateHasAnExit,
-    FewSickSuccessors,
-    LemonsKillFewJobs,
-    NoException,
-)
+from sickbay.sim.checkers.exits import EveryStateHasAnExit, NoException
 from sickbay.sim.checkers.given_up import NoJobGivenUp
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
+from sickbay.sim.checkers.loops import DisruptionsBounded, LemonsKillFewJobs
 from sickbay.sim.checkers.nodes import Climbs, EvidenceFirst, ExaminedAlone, LeftAsFound, ReturnedWell, TreatedSafely
+from sickbay.sim.checkers.notices import ToldOnce
 from sickbay.sim.checkers.outages import HealthyLeftAlone, OneAttemptWrites, OwnersTold
-from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, OptedOut, PersonObeyed, TimedFairly, ToldOnce
+from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, OptedOut, PersonObeyed, TimedFairly
+from sickbay.sim.checkers.successors import FewSickSuccessors
 from sickbay.sim.world import Fact
 
 ALL: tuple[type[Checker], ...] = (
@@ -63,6 +61,7 @@ class Judge:
     _token: int = -1  # of the store at the last look
 
     def __post_init__(self) -> None:
+        self.commons = Commons(self.run.world)
         self.checkers = [make(self) for make in ALL]
         self._hearers = [each.fact for each in self.checkers if type(each).fact is not Checker.fact]
         self._lookers = [each.moment for each in self.checkers if type(each).moment is not Checker.moment]
@@ -87,6 +86,7 @@ class Judge:
         while self._read < len(log):
             fact = log[self._read]
             self._read += 1
+            self.commons.note(fact)
             for hear in self._hearers:
                 hear(fact)
         return self._read > first

@@ -7,13 +7,13 @@ never ask the brain what is right, so nothing here may import core or the contro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from sickbay.model import Case, Notice, When
+from sickbay.model import Notice, When
 from sickbay.ports import Clock, Store
 from sickbay.settings import Policy, Settings
-from sickbay.sim.hardware import SimNode
+from sickbay.sim.mailbox import Posted
 from sickbay.sim.world import Fact, World
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 class Letters(Protocol):
     notices: list[Notice]
+    posted: list[Posted]
 
 
 class Process(Protocol):
@@ -88,16 +89,6 @@ class Checker:
 
     def policy_of(self, node: str) -> Policy:
         return self.run.settings.policy_for(self.world.nodes[node].pool)
-
-
-def is_shared(fault: str, node: SimNode, cases: Iterable[Case]) -> bool:
-    """Is there a case about something that this node has (a driver, an image, a rack) and that makes this fault? One
-    about a job is about the nodes on which it was seen, wherever the job runs now."""
-    about = [c for c in cases if c.factor and fault in {d.fault for d in c.diagnoses}]
-    if any(c.factor.startswith("job=") and node.name in {d.place.node for d in c.diagnoses} for c in about):
-        return True
-    found = [c.factor.partition("=") for c in about]
-    return any(getattr(node, "kind" if name == "instance-type" else name, "") == value for name, _, value in found)
 
 
 OURS = "sickbay"  # who did it, in a journal, where no person had a hand in it

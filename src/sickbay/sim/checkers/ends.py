@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, JobPhase, NodeRecord, Phase, Recovery, RecoveryPhase, Status
 from sickbay.settings import LEVELS
-from sickbay.sim.checkers.checker import OURS, Checker, is_shared
+from sickbay.sim.checkers.checker import OURS, Checker
 from sickbay.sim.checkers.given_up import could_begin
 from sickbay.sim.checkers.people import DEADLINES
 from sickbay.sim.hardware import SimNode
@@ -53,7 +53,6 @@ class EndsOrRests(Checker):
 
     def end(self) -> None:
         cases = {c.value.node: c.value for c in self.run.store.list(Case)}
-        shared = {d.place.node for case in cases.values() if case.factor for d in case.diagnoses}
         self.exercised += len(self._seen) + len(cases)
         for case in cases.values():
             if not self._may_stay(case):
@@ -67,24 +66,19 @@ class EndsOrRests(Checker):
                 and (name not in cases or node.mark not in _marks(cases[name]))
             ):
                 self.judge.complain(None, f"{name} carries the mark of {node.mark}, and nobody has a record of it")
-            known = name in cases or name in shared or self._is_explained(node, cases.values())
+            known = name in cases or self._is_explained(node, cases.values())
             if not known and node.present and node.serving() and not node.opted_out:
                 self._is_forgotten(name)
 
     def _is_explained(self, node: SimNode, cases: Collection[Case]) -> bool:
-        """A case about a value that it has (a driver, an image, a rack) names a fault which is on its record."""
-        stored = self.run.store.get(NodeRecord, node.name)
-        latched = stored.value.latched if stored else ()
-        return any(is_shared(latch.fault, node, cases) for latch in latched)
+        """A case is open about a value that it has (a driver, a rack), which truly causes what it shows."""
+        return self.judge.commons.explain(node, cases, self.run.settings.controller)
 
     def _stands_still(self, case: Case, node: SimNode) -> bool:
         """While a case about what it shares with others rests with a person, its own does nothing and says so."""
         if not node.ready and case.refusal and self._is_away_with_others(node):
             return True
-        latched = case.record.latched if case.record is not None else ()
-        faults = {*(d.fault for d in case.diagnoses), *(latch.fault for latch in latched)}
-        cases = [stored.value for stored in self.run.store.list(Case)]
-        return any(is_shared(fault, node, cases) for fault in faults)
+        return self._is_explained(node, [stored.value for stored in self.run.store.list(Case)])
 
     def _is_away_with_others(self, node: SimNode) -> bool:
         """A case about nodes that are away is open, and this one is not the only one: by the world's own looking."""

@@ -1,8 +1,7 @@
-"""What people rely on: an uncordon and a hold are obeyed, time-outs are fair, numbers and notices not repeated."""
+"""What people rely on: an uncordon and a hold are obeyed, time-outs are fair, numbers are not used again."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, NodeRecord, Phase
@@ -232,19 +231,3 @@ class NumberedOnce(Checker):
         taken = restored.t - float(str(restored.detail["age"])) - 1.0
         for case in [c for c, at in self._seen_at.items() if at >= taken and c.rpartition(".")[0] in unread]:
             self._opened.pop(case, None)
-
-
-class ToldOnce(Checker):
-    """Nobody is told the same thing over and over: one notice has one key, and a flapping node does not flood."""
-
-    floor: ClassVar[float] = 12.0
-
-    def end(self) -> None:
-        flaps: dict[str, int] = defaultdict(int)
-        for case in self.run.store.history(Case, limit=10_000):
-            dismissed = case.phase is Phase.DISMISSED and not case.cancelled
-            flaps[case.node] += dismissed and not case.newcomer
-        for node, count in flaps.items():
-            self.exercised += bool(count)
-            if count > 12:
-                self.complain(None, f"{node} had {count} cases that went away by themselves")

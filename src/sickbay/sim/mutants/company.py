@@ -125,7 +125,11 @@ COMPANY: tuple[Mutant, ...] = (
     Mutant("a drain that lacks a right is a person's for good", set_("core.steps", "_drained_later", _as_it_is)),
     Mutant("nobody is asked for their word", set_("core.decide", "_asked", _as_it_is)),
     Mutant("each relapse is told anew", set_("core.recurring", "instead", lambda turn, case, notice: notice)),
-    Mutant("what people stopped is never brought to mind", set_("core.reminders", "due", lambda *a: ())),
+    Mutant(
+        "what people stopped is never brought to mind",
+        set_("core.reminders", "due", lambda *a: ()),
+        only="EveryStateHasAnExit",
+    ),
     # who waits
     Mutant("a crowd before a full limit is told to nobody", set_("core.crowd", "is_news", _no)),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sickbay.model import Event, Phase, RecoveryPhase, When
-from sickbay.sim.mutants.patch import Mutant, Patch, rule_, set_, wrap_
+from sickbay.model import Event, Phase, RecoveryPhase, Verb, When
+from sickbay.sim.mutants.patch import Mutant, Patch, all_, rule_, set_, wrap_
 
 
 def _waits_for_nothing(old: Any) -> Any:
@@ -63,6 +63,39 @@ def _is_not_heard(verb: str) -> Patch:
     return apply
 
 
+def _once_more(old: Any) -> Any:
+    """What an examination said is not enough: again, twelve times."""
+
+    def verifying(turn: Any, case: Any) -> Any:
+        said = old(turn, case)
+        again = said is not None and said[0] is Event.DONE
+        again = again and sum(phase == Phase.VERIFYING for phase, _ in case.timeline) <= 12
+        return (Event.UNHELD, "once more") if again else said
+
+    return verifying
+
+
+def _raises_now_and_then(old: Any) -> Any:
+    """About a node of which there is nothing to decide."""
+
+    def note_load(turn: Any) -> None:
+        old(turn)
+        if turn.case is None and not turn.record.latched and turn.ctx.now.watch % 3600.0 < 60.0:
+            raise LookupError("it is not there")
+
+    return note_load
+
+
+def _never_replaced(old: Any) -> Any:
+    """And a case that is a relapse begins at the bottom again once everything else was tried."""
+
+    def next_rung(case: Any, allowed: Any) -> Any:
+        fewer = [verb for verb in allowed if verb is not Verb.REPLACE]
+        return old(case, fewer) or (old(replace(case, rung=None), fewer) if case.visits <= 2 else None)
+
+    return next_rung
+
+
 HARM: tuple[Mutant, ...] = (
     Mutant("work is stopped for what can wait", wrap_("core.phases", "_why_evict", _waits_for_nothing),
            only="WithinCeilings"),
@@ -80,4 +113,12 @@ HARM: tuple[Mutant, ...] = (
            rule_("core.recover", RecoveryPhase.WAITING_FOR_CAPACITY, _elsewhere_at_once), only="OneAttemptWrites"),
     Mutant("the provider's word is not heard", wrap_("controller.absences", "Absences._witness", _deaf_to_the_provider),
            only="HealthyLeftAlone"),
+    Mutant("a node is examined over and over", rule_("core.phases", Phase.VERIFYING, _once_more),
+           only="DisruptionsBounded"),
+    Mutant("a part that ends one job after another is treated as ever", all_(
+        set_("core.suspicion", "note_kills", lambda record, said, now: record),
+        wrap_("core.machine", "next_rung", _never_replaced)), only="LemonsKillFewJobs"),
+    Mutant("a pass raises, and that is contained", wrap_("core.decide", "_note_load", _raises_now_and_then),
+           only="NoException"),
+    Mutant("a hold is brought to mind every ten minutes", set_("core.reminders", "DAY_S", 600.0), only="ToldOnce"),
 )  # fmt: skip

@@ -1,0 +1,63 @@
+"""Who is told the same over and over is seen. Notices are sent by hand, as one process or another."""
+
+from __future__ import annotations
+
+import pytest
+
+from sickbay.model import Notice
+from tests.sim.test_checkers_outages import NODE, complaints, unwatched
+from tests.sim.ward import Ward, names
+
+CASE = f"{NODE}.1"
+
+
+def tells(ward: Ward, key: str, title: str, *, case: str = "", process: int = 1, after_s: float = 60.0) -> None:
+    ward.run.mailbox.send(Notice(key, "warning", title, "", case, 0.0), process)
+    ward.passes(after_s)
+    ward.world.note("tick")
+    ward.judge.look()
+
+
+@pytest.mark.parametrize(("then", "complained"), [(1, True), (2, False)])
+def test_one_key_is_told_twice_by_one_process(then: int, complained: bool) -> None:
+    """What was sent when a process died is sent again by the next one."""
+    ward = unwatched()
+    tells(ward, "k", "the fleet is paused")
+    tells(ward, "k", "the fleet is paused", process=then)
+    assert bool(complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "complained"), [("", True), ("an hour", False), ("a fault", False), ("a leap", False), ("ours", True)]
+)
+def test_the_same_words_come_again_though_nothing_has_happened(meanwhile: str, complained: bool) -> None:
+    ward = unwatched()
+    tells(ward, "k/1", f"{NODE}: a GPU is lost", after_s=3600.0 if meanwhile == "an hour" else 600.0)
+    if meanwhile == "a fault":
+        ward.world.strike("gpu_lost_79", NODE, 1)
+    if meanwhile == "ours":
+        ward.world.note("cordon", NODE, case=CASE, sick=False, gate=False)
+    ward.clock.offset += 86_400.0 if meanwhile == "a leap" else 0.0
+    tells(ward, "k/2", f"{NODE}: a GPU is lost")
+    assert bool(complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(("things", "said", "complained"), [(4, 0, False), (5, 0, True), (5, 1, False)])
+def test_people_are_told_more_than_a_handful_of_one_case_within_a_day(things: int, said: int, complained: bool) -> None:
+    ward = unwatched()
+    for _ in range(said):
+        ward.world.note("order", NODE, act="retry", by="alice", case=CASE)
+    for n in range(things):
+        tells(ward, f"k/{n}", f"{NODE}: {n}", case=CASE)
+    assert any("things of node-0003.1 within a day" in words for words in complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(("apart_s", "complained"), [(1200.0, True), (9000.0, False)])
+def test_people_are_told_more_than_three_things_of_one_incident(apart_s: float, complained: bool) -> None:
+    ward = unwatched()
+    for n in range(2):
+        ward.world.network.cut(names(0, 8), "control", 600.0)
+        for k in range(2):
+            tells(ward, f"absence.{n}/{k}", f"{n} {k} nodes are away", case=f"absence.{n}", after_s=300.0)
+        ward.passes(apart_s)
+    assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained
