@@ -117,7 +117,9 @@ HARM: tuple[Mutant, ...] = (
            only="DisruptionsBounded"),
     Mutant("a part that ends one job after another is treated as ever", all_(
         set_("core.suspicion", "note_kills", lambda record, said, now: record),
-        wrap_("core.machine", "next_rung", _never_replaced)), only="LemonsKillFewJobs"),
+        wrap_("core.machine", "next_rung", _never_replaced)),
+           drawn="controller.silent_share = 1",  # seed 64: a part falls ill under work six times
+           only="LemonsKillFewJobs"),
     Mutant("a pass raises, and that is contained", wrap_("core.decide", "_note_load", _raises_now_and_then),
            only="NoException"),
     Mutant("a hold is brought to mind every ten minutes", set_("core.reminders", "DAY_S", 600.0), only="ToldOnce"),
