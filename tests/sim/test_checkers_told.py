@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from sickbay.model import Notice
@@ -39,6 +41,18 @@ def test_the_same_words_come_again_though_nothing_has_happened(meanwhile: str, c
         ward.world.note("cordon", NODE, case=CASE, sick=False, gate=False)
     ward.clock.offset += 86_400.0 if meanwhile == "a leap" else 0.0
     tells(ward, "k/2", f"{NODE}: a GPU is lost")
+    assert bool(complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(("led_s", "complained"), [(60.0, False), (3600.0, True)])
+def test_what_the_one_who_led_before_owed_people_may_come_again(led_s: float, complained: bool) -> None:
+    """It had written down what it owed them and not that it told them (seed 50000025)."""
+    ward = unwatched()
+    since = ward.world.now - led_s
+    brain = SimpleNamespace(first_led=since, led_since=since, controller=None, next_turn=1e18, wake=lambda: None)
+    ward.run.brains.append(brain)  # type: ignore[arg-type]
+    tells(ward, "k/1", "llama has died and is not restarted")
+    tells(ward, "k/2", "llama has died and is not restarted")
     assert bool(complaints(ward, "ToldOnce")) is complained
 
 

@@ -343,10 +343,10 @@ def _answers_again(turn: Turn, case: Case) -> bool:
 
 
 def _has_just_answered(turn: Turn, case: Case) -> bool:
-    """It rests since this very turn, and answers: it was examined, and that said nothing. A node whose agent was blind
-    was drained and examined three times within ten minutes, with a page each time (seed 101)."""
+    """It rests since this very turn, and answers: its examination said nothing, or took too long. A node whose agent
+    was blind was drained and examined three times within ten minutes, with a page each time (seed 101)."""
     now = turn.ctx.now.watch
-    if now <= case.entered and case.journal[-1].event == Event.INCONCLUSIVE:
+    if now <= case.entered and case.journal[-1].event in (Event.INCONCLUSIVE, Event.TIMED_OUT):
         turn.case = case = replace(case, retry_at=now + AGAIN_S)
     return case.retry_at is not None and now < case.retry_at
 

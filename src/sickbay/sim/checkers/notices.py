@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
 AGAIN_S = 3_240.0  # an hour, by a clock that may run a tenth fast
+TAKEN_OVER_S = 300.0  # what its forerunner owed people is told by then, and what it had not written down is lost
 LEAPT_S = 600.0  # further apart than this: the clock of the brains was set
 DAY_S, INCIDENT_S = 86_400.0, 3_600.0
 HANDFUL = 4  # of one case within a day: closed, asked about, with a person, over; and one for each word of a person
@@ -107,12 +108,17 @@ class ToldOnce(Checker):
         self._words[notice.level, notice.title] = posted
         if before is None or posted.at - before.at >= AGAIN_S or before.process != posted.process:
             return
+        if before.at - self._led_since() <= TAKEN_OVER_S:  # it was the word of the one who led before
+            return
         wrong = notice.key.startswith("reminder/") and abs(posted.wall - posted.at) >= LEAPT_S
         leapt = wrong or abs((posted.wall - before.wall) - (posted.at - before.at)) >= LEAPT_S
         about = [name for name in WORD.findall(notice.title) if name in self._befell]
         news = any(self._befell[name] >= before.at for name in about) or self.judge.leapt_s(before.at) > 0
         words = f"people were told again after {(posted.at - before.at) / 60:.0f} minutes: {notice.title}"
         self.expect(leapt or news, None, words)
+
+    def _led_since(self) -> float:
+        return max((b.led_since for b in self.run.brains if b.led_since is not None), default=float("-inf"))
 
     def _judge_count(self, notice: Notice, posted: Posted) -> None:
         if notice.key.startswith("reminder/"):  # by the day, and a clock that leapt makes days
