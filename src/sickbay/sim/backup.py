@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from sickbay import wire
+from sickbay.ports import Store, V
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import World
 
@@ -20,6 +21,12 @@ class Restorable(Protocol):
     def contents(self) -> Any: ...
 
     def replace_contents(self, contents: Any) -> None: ...
+
+
+class Records(Restorable, Store, Protocol):
+    """As people reach our records: with what the command line does, and with `kubectl delete`."""
+
+    def lose(self, kind: type[V], key: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

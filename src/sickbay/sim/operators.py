@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sickbay.model import Case, Command, NodeRecord, Pause, Phase, Recovery, RecoveryPhase, Verb
+from sickbay.sim.backup import Records
 from sickbay.sim.world import World
-from sickbay.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from sickbay.sim.storm import Sky
@@ -75,7 +75,7 @@ def _pause(sky: Sky, scope: str) -> bool:
     return True
 
 
-def _resume(world: World, store: MemoryStore, scope: str) -> None:
+def _resume(world: World, store: Records, scope: str) -> None:
     if store.get(Pause, scope) is not None and not world.services.is_away("api"):
         store.delete(Pause, scope)
         world.note("person", _node_in(scope), act="resume", scope=scope)
@@ -324,7 +324,7 @@ def stands_in_line(sky: Sky) -> bool:
 # --- the calm ---------------------------------------------------------------------------------------------------------
 
 
-def calm(world: World, store: MemoryStore) -> None:
+def calm(world: World, store: Records) -> None:
     """Whoever said "hands off" takes it back, and whoever was away answers again."""
     for scope in sorted(pause.value.scope for pause in store.list(Pause)):
         if scope != "fleet":  # that one sim/check.py ends, whoever wrote it

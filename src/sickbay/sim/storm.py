@@ -17,12 +17,11 @@ from typing import Any
 from sickbay.errors import UserError
 from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Recovery, Status
 from sickbay.sim import backup, operators
-from sickbay.sim.backup import Backup
+from sickbay.sim.backup import Backup, Records
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.outsiders import GRAVE, SOURCES
 from sickbay.sim.rollouts import BAD_AGENTS
 from sickbay.sim.world import World
-from sickbay.stores.memory import MemoryStore
 
 CUT_S = (120.0, 600.0, 7_200.0, 14_400.0)
 SHARES = (0.1, 0.4, 1.0)
@@ -34,7 +33,7 @@ class Sky:
     """What an event may use. `rng` is the event's own stream."""
 
     world: World
-    store: MemoryStore
+    store: Records
     rng: Random
     until: float  # the calm begins
     kind: str = ""
@@ -343,7 +342,7 @@ def _stream(seed: int, name: str) -> Random:
     return Random(f"{seed}/weather/{name}")
 
 
-def brew(world: World, store: MemoryStore, kinds: Collection[str], until: float) -> dict[str, int]:
+def brew(world: World, store: Records, kinds: Collection[str], until: float) -> dict[str, int]:
     """Draw what this seed has of these kinds, and let it happen in time. Returns the kinds drawn, each with how often
     it has found somebody whom it befell: that is counted as time passes."""
     drawn: dict[str, int] = {}
@@ -363,7 +362,7 @@ def _strikes(kind: Kind, sky: Sky) -> None:
         sky.counts()
 
 
-def calm(world: World, store: MemoryStore) -> None:
+def calm(world: World, store: Records) -> None:
     """Whatever was away is back, whatever was cut is mended; whoever said "hands off" takes it back."""
     world.network.mend_all()
     world.services.all_back()
