@@ -700,3 +700,20 @@ def test_who_answers_again_is_not_exchanged_though_a_person_had_all_exchanged_th
     w.passes(4 * HOUR)
     assert w.treatments() == []
     assert all(w.is_well(name) for name in names(0, 8))
+
+
+def test_a_node_that_answers_again_and_falls_ill_is_exchanged_only_with_a_word_of_its_own() -> None:
+    w = Ward(32, policy=a_policy(approval=("REPLACE",)), rack_size=8)
+    w.world.network.cut(w.world.network.rack("rack-000"), "control", 8 * HOUR)
+    w.until(lambda: w.case("absence") is not None)
+    case = w.case("absence")
+    assert case is not None
+    w.run.store.create(Command("go", "approve", case.id, "alice", "exchange", w.world.now, {"verb": "REPLACE"}))
+    w.until(lambda: w.facts("cordon"))
+    w.world.network.mend_all()
+    w.until(lambda: w.world.nodes["node-0003"].ready)
+    w.passes(5.0)
+    w.world.strike("row_remap_failed_64", "node-0003", 1)
+    w.passes(4 * HOUR)
+    assert w.treatments() == []
+    assert "REPLACE waits for a person's word" in w.story_of("node-0003")

@@ -209,6 +209,14 @@ CONSENT: tuple[Mutant, ...] = (
     Mutant(
         "nobody reads that a node is opted out", wrap_("controller.desk", "decide", _labels_unread), only="OptedOut"
     ),
+    Mutant(
+        "one approval exchanges successors too",
+        wrap_("core.absence", "is_exchanged", lambda old: lambda absentee, ledger, record=None: old(absentee, ledger)),
+    ),
+    Mutant(
+        "who answers again is exchanged all the same",
+        wrap_("core.decide", "_end_exchange", lambda old: lambda turn: None),
+    ),
     Mutant("an owner's word is leave for ever", wrap_("core.reach", "obey", _leave_for_ever)),
     # exits
     Mutant(
