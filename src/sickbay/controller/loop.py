@@ -98,7 +98,7 @@ class Controller:
         self._last, self._planned = self._clock.monotonic(), 0.0
         self._unwatch = self._platform.watch(self._receive)
         self.resync()
-        if not self.records.ledger.last_pass:  # nobody has worked by it yet: it is new, or was deleted
+        if not (self.records.ledger.last_pass or self.view.off.ledger):  # nobody has worked by it yet, or it was deleted
             lost_ledger.make_again(self.records, self.view, self._settings)
         self._desk.begin()
         self._jobs.begin(self._now())
