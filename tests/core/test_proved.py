@@ -23,10 +23,10 @@ def test_who_is_back_with_another_boot_than_it_went_away_with_is_found_by_what_i
     assert proved.rebooted(known(), nodes) == {"n1"}
 
 
-def test_eight_characters_of_each_node_are_kept_and_of_so_many_nodes_at_most() -> None:
-    assert len(known()) == 24
+def test_ten_characters_of_each_node_are_kept_and_of_so_many_nodes_at_most() -> None:
+    assert len(known()) == 30
     many = {f"n{i}": "a" for i in range(proved.MOST + 100)}
-    assert len(known(**many)) <= 8 * proved.MOST
+    assert len(known(**many)) <= 10 * proved.MOST
 
 
 def test_the_leader_who_sees_a_node_go_again_knows_its_boot_and_one_who_finds_it_away_does_not() -> None:

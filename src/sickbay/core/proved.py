@@ -11,13 +11,12 @@ is not examined yet, in the node's own record. Pure; called by controller/absenc
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterable, Mapping
 
 from sickbay.model import Node, NodeRecord, Severity, Status
 
-WORD = 4  # characters; a case has to stay small: a name and a boot are eight
+WORD = 5  # characters; a case has to stay small: a name and a boot are ten
 MOST = 4_096  # nodes in one case; of more the leader who saw them go knows
 STREAM = "kernel-log"  # is followed, not run: what it says is no answer of a cycle
 
@@ -46,7 +45,7 @@ def _read(boots: str) -> dict[str, str]:
 
 def _word(text: str) -> str:
     """Two names with the same word are a node that is asked for one cycle too many."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()[: WORD * 3 // 4]).decode()
+    return hashlib.sha256(text.encode()).hexdigest()[:WORD]
 
 
 def is_proved(record: NodeRecord | None, node: Node) -> bool:
