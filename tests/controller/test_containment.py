@@ -9,7 +9,8 @@ import pytest
 
 from sickbay.controller import desk, monitor
 from sickbay.controller.containment import FIRST_S, LONGEST_S, MOST_TOLD, Containment
-from sickbay.core import admit, obey, recover
+from sickbay.controller.unheeded import why_not
+from sickbay.core import admit, obey, rebuild, recover
 from sickbay.core.decide import decide as decided
 from sickbay.core.turn import NodeSlice, Now
 from sickbay.errors import InputError, NotLeader, StoreError
@@ -24,12 +25,14 @@ from sickbay.model import (
     Phase,
     Place,
     Retry,
+    Seat,
     Severity,
     Verb,
     When,
 )
 from sickbay.settings import Limit
 from sickbay.sim.swarm import Crash
+from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_job, a_node, a_policy
 from tests.controller.door import Door, Shift
 
@@ -305,6 +308,66 @@ def test_a_platform_that_raises_while_it_is_read_costs_its_node_only(monkeypatch
     monkeypatch.setattr(shift.door, "look", lambda name: _raise() if name == "n1" else look(name))
     shift.passes(HOUR)
     assert {a.place.node for a in shift.door.called(Verb.REBOOT)} == {"n2"}
+
+
+# --- what others have written -----------------------------------------------------------------------------------------
+
+
+def test_an_error_about_one_command_sets_it_aside_and_the_pass_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`why_not` raised for one, and every pass ended there."""
+    monkeypatch.setattr(desk, "why_not", lambda c, *a, **k: _raise() if c.id == "bad" else why_not(c, *a, **k))
+    shift = struck(ward("n1", "n2"), "n1")
+    for name in ("bad", "good"):
+        shift.store.create(Command(name, "acknowledge", "n2", "ann", "x" * 5_000, 0.0))
+    shift.passes(HOUR)
+    assert shift.door.called(Verb.REBOOT)
+    assert shift.store.get(Command, "good") is None
+    assert shift.store.get(Command, "bad") is not None
+    assert len([n for n in shift.pager.told if "command acknowledge n2 by ann (bad) is set aside" in n.title]) == 1
+    assert shift.controller.containment.counts.value("command") == 1
+
+
+@pytest.mark.parametrize("what", ["read_unread", "heed_restore", "find_lost", "read_people"])
+def test_an_error_in_what_is_read_first_ends_no_pass_and_it_is_met_again(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shift = struck(ward("n1"), "n1")
+    broken = [True]
+    work = getattr(shift.controller.records, what)
+    monkeypatch.setattr(shift.controller.records, what, lambda *a: _raise() if broken else work(*a))
+    shift.passes(HOUR)
+    assert len([n for n in shift.pager.told if "an internal error" in n.title]) == 1
+    broken.clear()
+    shift.passes(HOUR)
+    assert shift.door.called(Verb.REBOOT)
+
+
+def test_while_nobody_can_say_whether_the_store_was_put_back_nothing_is_disrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shift = struck(ward("n1"), "n1")
+    monkeypatch.setattr(shift.controller.records, "heed_restore", lambda *a: _raise())
+    shift.passes(HOUR)
+    assert not shift.door.called(Verb.CORDON)
+
+
+def test_a_number_of_five_thousand_digits_in_the_ledger_costs_no_takeover() -> None:
+    store = MemoryStore()
+    seat = Seat(f"n9.{'9' * 5_000}", "n9", "out", "CORDON", "default", "", "", 0.0)
+    store.create(Ledger(seats=(seat,)))
+    shift = Shift(Door(a_node("n1"), a_node("n2")), store)
+    assert struck(shift, "n1").passes(HOUR).door.called(Verb.REBOOT)
+
+
+def test_an_error_about_one_record_costs_no_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
+    shift = struck(ward("n1", "n2", policy=a_policy(approval=("REBOOT",))), "n1", "n2").passes(HOUR)
+    seats = rebuild.seats
+    monkeypatch.setattr(
+        rebuild, "seats", lambda ledger, cases: _raise() if "n1.1" in {c.id for c in cases} else seats(ledger, cases)
+    )
+    after = shift.successor().passes(60.0)
+    assert after.controller.contained[0].startswith("record n1.1: ")
+    assert any("record n1.1" in n.title for n in after.pager.told)
 
 
 # --- what is not contained ------------------------------------------------------------------------------------------

@@ -143,8 +143,8 @@ class Lag:
             if brain is None:
                 continue
             store = self.ward.run.store
-            cases = {stored.value.node: stored.value for stored in store.list(Case)}
-            jobs = {stored.value.job: stored.value for stored in store.list(Recovery)}
+            cases = {s.value.node: s.value for s in store.list(Case)}
+            jobs = {s.value.job: s.value for s in store.list(Recovery)}
             for node, case in brain.view.cases.items():
                 self._look(node, case.value, cases.get(node))
             for job, recovery in brain.view.recoveries.items():
@@ -164,7 +164,7 @@ class Lag:
 @pytest.mark.parametrize("kind", ["gpu_lost_79", "row_remap_pending_63"])
 def test_the_ward_list_is_never_more_than_fifteen_seconds_behind(kind: str, idle_s: float) -> None:
     """A draft with fifteen seconds of patience was written at the next pass, and the controller slept for a minute:
-    CORDONING was on record while its node was closed and waited for its job. What can wait has no near deadline."""
+    CORDONING was on record while its node was closed. A fault that can wait for its job has no near deadline."""
     ward = Ward(store=Dear(), controller=ControllerSettings(idle_period_s=idle_s))
     ward.submit(nodes=names(4, 3))
     ward.passes(600.0)

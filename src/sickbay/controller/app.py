@@ -281,7 +281,7 @@ class _Process:
         begun = time.monotonic()
         seconds = controller.turn() / self._site.speed
         self.accounts.passes.observe(time.monotonic() - begun)
-        self.accounts.look(controller.view, begun)
+        controller.follow("the figures", partial(self.accounts.look, controller.view, begun))
         self.vitals.passed(seconds)
         return seconds
 

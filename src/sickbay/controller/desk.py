@@ -69,6 +69,7 @@ from sickbay.settings import Policy, Settings
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 4  # a node touched again by its own commit waits for the next pass after this many
+LONGEST_WORD = 100  # of a command, where people are told of it
 # What a case in this phase wants a place for; QUEUED: its next rung. In HOLDING only once it is ready to evict.
 QUEUES = (Phase.WAITING, Phase.QUEUED)
 ASKS = {Phase.WAITING: Verb.CORDON, Phase.HOLDING: Verb.DRAIN, Phase.QUEUED: None}
@@ -104,7 +105,7 @@ class Desk(Asking):
         self._told_keys: set[str] = set()
         self._unread: SickbayError | None = None  # why a node could not be read in this pass
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """What the last leader wrote down and did not deliver: a case at rest would never say it by itself."""
         for name in dict.fromkeys((*self._view.cases, *self._view.records)):
             self._say(name)
@@ -127,8 +128,8 @@ class Desk(Asking):
 
     def listen(self, now: Now) -> None:
         """Agents that fell silent, and those that are back. A silent pool is one notice, so first count them all."""
-        self._monitor.note_changes(now)
-        self._successors.note(now)
+        self._follow("what came to nodes", now, self._monitor.note_changes)
+        self._follow("nodes that joined", now, self._successors.note)
         late, back = self._heartbeats.listen(now)
         for name in (*late, *back):
             self._monitor.note_instruments(self._view.nodes[name])
@@ -140,9 +141,13 @@ class Desk(Asking):
                 )
                 self._view.touch_node(name)
         self._absences.look(now)
-        self._monitor.tend(now)
+        self._follow("causes that are over", now, self._monitor.tend)
         if back:  # what can be seen again may be good again
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
+
+    def _follow(self, rule: str, now: Now, work: Callable[[Now], None]) -> None:
+        if not self._containment.rests("rule", rule, now):
+            self._containment.run("rule", rule, now, partial(work, now))
 
     # -- deciding
 
@@ -214,8 +219,7 @@ class Desk(Asking):
         return s, decide(s, ctx)
 
     def _can_be_obeyed(self, c: Command, s: NodeSlice, ctx: Context) -> bool:
-        label = f"{c.verb} {c.target} by {c.by} ({c.id})"
-        if self._containment.run("command", label, ctx.now, lambda: decide(replace(s, commands=(c,)), ctx)):
+        if self._containment.run("command", _named(c), ctx.now, lambda: decide(replace(s, commands=(c,)), ctx)):
             return True
         self._set_aside.add(c.id)
         return False
@@ -508,22 +512,26 @@ class Desk(Asking):
 
     # -- people
 
-    def take_commands(self, commands: Sequence[Command]) -> None:
+    def take_commands(self, commands: Sequence[Command], now: Now) -> None:
         """Give each command to the node it is for; one that nobody can obey is removed, and told."""
         known = {c.id for queue in self._commands.values() for c in queue}
         by_id = {case.id: case.node for case in self._view.open_cases()}
-        for command in commands:
-            if command.id in known or command.id in self._set_aside:
+        for c in commands:
+            if c.id in known or c.id in self._set_aside:
                 continue
-            name = by_id.get(command.target) or (command.target if command.target in self._view.nodes else "")
-            if command.target in self._view.off.cases or self._view.is_off(name or command.target):
-                continue  # it waits with the record it is about
-            if why := why_not(command, name, is_open=name in self._view.cases):
-                self._records.consume((command.id,))
-                self._unheeded.note(command, why)
-                continue
-            self._commands[name].append(command)
-            self._view.touch_node(name)
+            if not self._containment.run("command", _named(c), now, partial(self._take_command, c, by_id)):
+                self._set_aside.add(c.id)
+
+    def _take_command(self, command: Command, by_id: Mapping[str, str]) -> None:
+        name = by_id.get(command.target) or (command.target if command.target in self._view.nodes else "")
+        if command.target in self._view.off.cases or self._view.is_off(name or command.target):
+            return  # it waits with the record it is about
+        if why := why_not(command, name, is_open=name in self._view.cases):
+            self._records.consume((command.id,))
+            self._unheeded.note(command, why)
+            return
+        self._commands[name].append(command)
+        self._view.touch_node(name)
 
     def take_suspects(self, d: JobDecision, now: Now) -> None:
         """A silent rank makes its node a suspect: our own monitor says so. What was found there is more than that."""
@@ -591,6 +599,11 @@ class Desk(Asking):
         elif kind == "ledger":
             left = _without(self._ledger.notices, keys)
             self._records.put_ledger(replace(self._ledger, notices=left), patience=keeping.RARELY_S)
+
+
+def _named(c: Command) -> str:
+    """As people are told of it; whoever may write commands may write long ones."""
+    return " ".join(text[:LONGEST_WORD] for text in (c.verb, c.target, "by", c.by, f"({c.id})"))
 
 
 def _asks_at(case: Case) -> float:

@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 SAVE_S = 60.0  # watch time is on record at least this often
 AT_WORK_S = 15.0  # and so often while a case moves: what a change of lead takes of it, its settle times wait again
 LEDGER, ADMISSION = "the ledger of limits", "admission to treatment"  # as a person is told of them
+RESTORE = "a store that was put back"
 NEAR_PERIODS = 2  # a deadline nearer than this many idle periods is watched closely
 
 
@@ -93,18 +94,22 @@ class Controller:
         """Try to lead; read everything once, then follow changes. False while somebody else leads."""
         if not self._leader.acquire():
             return False
+        self.records.attend = self._attend
         self.records.take_over()
         self._watch = self._saved_watch = self.records.ledger.watch_time
         self._last, self._planned = self._clock.monotonic(), 0.0
         self._unwatch = self._platform.watch(self._receive)
         self.resync()
-        if not (self.records.ledger.last_pass or self.view.off.ledger):  # nobody has worked by it yet, or it was deleted
-            lost_ledger.make_again(self.records, self.view, self._settings)
-        self._desk.begin()
-        self._jobs.begin(self._now())
+        if not (self.records.ledger.last_pass or self.view.off.ledger):  # new, or it was deleted
+            self._follow(LEDGER, self._now(), self._make_ledger_again)
+        for rule, begin in (("what nodes are owed", self._desk.begin), ("what jobs are owed", self._jobs.begin)):
+            self._follow(rule, self._now(), begin)
         self._leads = True
         log.info("leading epoch=%d open_cases=%d", self.records.epoch, len(self.view.cases))
         return True
+
+    def _make_ledger_again(self, now: Now) -> None:
+        lost_ledger.make_again(self.records, self.view, self._settings)
 
     def stop(self) -> None:
         """Leave cleanly: nothing new is asked, what is under way is left to the next leader."""
@@ -162,13 +167,20 @@ class Controller:
         self._desk.decide_touched(now)
         self._jobs.decide_touched(now, self._desk.take_suspects)
         self._desk.decide_touched(now)
-        admits = not self.containment.rests("rule", LEDGER, now) and self._follow(ADMISSION, now, self._desk.admit)
+        whole = not any(self.containment.rests("rule", rule, now) for rule in (LEDGER, RESTORE))
+        admits = whole and self._follow(ADMISSION, now, self._desk.admit)
         self._save_ledger(now)
         asks = self._prepare_asks(now, admits)
         proved = self._commit(now)
         self._perform(asks, now, proved)
         self._follow("telling people", now, self._tell)
         return self._plan_sleep(now)
+
+    def follow(self, rule: str, work: Callable[[], object]) -> None:
+        """What whoever runs us does after a pass: an error in it is told as ours is, and no pass is missed for it."""
+        now = self._now()
+        if not self.containment.rests("rule", rule, now):
+            self.containment.run("rule", rule, now, work)
 
     def _follow(self, rule: str, now: Now, work: Callable[[Now], None]) -> bool:
         """One part of the pass. False if it raised, or did so a while ago: the rest goes on without it."""
@@ -184,7 +196,7 @@ class Controller:
 
     def _gather(self, now: Now) -> None:
         self.woken.clear()
-        self._read_people()
+        self._read_people(now)
         self._heed_pauses(now)
         while self._beats:
             name, node = self._beats.popitem()
@@ -201,17 +213,28 @@ class Controller:
         else:
             self.view.apply(item)
 
-    def _read_people(self) -> None:
+    def _read_people(self, now: Now) -> None:
+        """What others have written. An error of ours about one record or command stays with that; one about a rule is
+        met again after a while, though nobody writes meanwhile."""
         token, mono = self.records.store.token(), self._clock.monotonic()
         if token == self._token and not self.records.wants_a_look(mono):
             return
-        self._token = token
-        self.records.read_unread(mono)
-        self.records.heed_restore(self._clock.now())
-        self.records.find_lost()
+        well = [
+            self._follow("records that cannot be read", now, lambda now: self.records.read_unread(mono)),
+            self._follow(RESTORE, now, lambda now: self.records.heed_restore(now.wall)),
+            self._follow("records that were deleted", now, lambda now: self.records.find_lost()),
+            self._follow("what people asked for", now, self._take_commands),
+        ]
+        self._token = token if all(well) else None
+
+    def _take_commands(self, now: Now) -> None:
         commands = self.records.read_people()
         if commands:
-            self._desk.take_commands(self._jobs.take_commands(commands))
+            self._desk.take_commands(self._jobs.take_commands(commands), now)
+
+    def _attend(self, record: str, work: Callable[[], object]) -> bool:
+        """About one record; False if that raised: it is told, and the others go on."""
+        return self.containment.run("record", record, self._now(), work)
 
     def _heed_pauses(self, now: Now) -> None:
         """A pause that began or ran out wakes everything it may concern."""

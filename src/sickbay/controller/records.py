@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from sickbay.controller import restored
@@ -25,9 +26,16 @@ from sickbay.ports import Store, Stored
 
 log = logging.getLogger(__name__)
 
+Attend = Callable[[str, Callable[[], object]], bool]
+T = TypeVar("T")
 S = TypeVar("S", NodeRecord, Case, Recovery)
 LEDGER = ("Ledger", "ledger")
 UNWRITTEN = 0  # the version of a record that has no place of its own yet
+
+
+def _at_once(record: str, work: Callable[[], object]) -> bool:
+    work()
+    return True
 
 
 class Records:
@@ -39,6 +47,7 @@ class Records:
         self._ledger_watch = 0.0  # watch time in the Ledger as it was last written
         self._looked = 0.0  # monotonic: when we last asked what cannot be read
         self._writers = Writers(store)
+        self.attend: Attend = _at_once  # who contains what is raised about one record
         self._drafts: dict[tuple[str, str], Draft] = {}  # by kind and key, in the order of their first put
         self.reread: set[str] = set()  # whose decision of this pass was dropped
         self.spoilt: list[tuple[Draft, Exception]] = []  # what could not be written in this pass, and why
@@ -63,6 +72,13 @@ class Records:
         self._load()
         self._catch_up()
 
+    def _of_record(self, record: Case | Recovery | NodeRecord, ask: Callable[[], T], otherwise: T) -> T:
+        """What one record says; an error of ours about it costs no other record, and not the lead."""
+        said: list[T] = []
+        name = record.id if isinstance(record, Case) else record.job if isinstance(record, Recovery) else record.node
+        self.attend(name, lambda: said.append(ask()))
+        return said[0] if said else otherwise
+
     def _last_epoch(self) -> int:
         """As stamped on the records: a Ledger that was deleted must not let an older leader's writes in again."""
         kinds: tuple[type[Any], ...] = (Case, Recovery, NodeRecord, Part)
@@ -73,9 +89,14 @@ class Records:
         view = self._view
         cases = [stored.value for stored in view.cases.values()]
         recoveries = (stored.value for stored in view.recoveries.values())
-        passed = rebuild.watched(cases, recoveries, (stored.value for stored in view.records.values()))
-        seats = self.ledger.seats if self._view.off.ledger else rebuild.seats(self.ledger, cases)
-        caught = replace(self.ledger, watch_time=max(passed, self.ledger.watch_time), seats=seats)
+        passed = self.ledger.watch_time
+        records: list[Case | Recovery | NodeRecord] = [*cases, *recoveries]
+        for record in (*records, *(stored.value for stored in view.records.values())):
+            passed = max(passed, self._of_record(record, partial(rebuild.watched, record), 0.0))
+        caught = replace(self.ledger, watch_time=passed)
+        for case in () if self._view.off.ledger else cases:
+            seats = self._of_record(case, partial(rebuild.seats, caught, (case,)), caught.seats)
+            caught = replace(caught, seats=seats)
         if caught.seats != self.ledger.seats:
             self.put_ledger(caught)
         self.ledger = caught
@@ -144,12 +165,15 @@ class Records:
         missing = patiently(lambda: self.store.missing(Case, written)) if written else []
         if missing:  # a newer leader ends cases: that is no person who deleted one
             self.still_leads()
-        for name in (written[case_id] for case_id in missing):
-            if self._is_archived(self._view.cases[name].value):
-                self._reload_node(name)  # it has ended: nobody deleted it
-            else:
-                self._forget(name)
+        for name in [written[case_id] for case_id in missing]:
+            self.attend(name, partial(self._lose, name))
         self._find_lost_jobs()
+
+    def _lose(self, name: str) -> None:
+        if self._is_archived(self._view.cases[name].value):
+            self._reload_node(name)  # it has ended: nobody deleted it
+        else:
+            self._forget(name)
 
     def _find_lost_jobs(self) -> None:
         written = [job for job, stored in self._view.recoveries.items() if stored.version]
@@ -211,8 +235,12 @@ class Records:
                 view.cases[name] = replace(known, version=stored.version if stored else UNWRITTEN)
             view.touch_node(name)
         for case, stored in there.items():
-            self._rewrite(restored.ended_case(stored.value, view, at), case, stored.version, ended=True)
-            view.touch_node(stored.value.node)
+            self.attend(case, partial(self._end_again, stored, at))
+
+    def _end_again(self, stored: Stored[Case], at: float) -> None:
+        ended = restored.ended_case(stored.value, self._view, at)
+        self._rewrite(ended, stored.value.id, stored.version, ended=True)
+        self._view.touch_node(stored.value.node)
 
     def _rewrite_recoveries(self, at: float) -> None:
         view, there = self._view, {stored.value.job: stored for stored in self.store.list(Recovery)}

@@ -17,15 +17,15 @@ from sickbay.model import Case, Ledger, NodeRecord, Phase, Recovery, Seat, Sight
 
 WORDS = ("split_at", "left_at", "replaced_at", "replaced_from")  # of people, about nodes that are away together
 WORD, SCOPE = "ledger/", "ledger/scope/"  # of the keys in NodeRecord.told of the record about absences
+LONGEST_NUMBER = 10  # digits of a case's number; a longer one is nobody's, and int() refuses thousands of them
 BEFORE_A_SEAT = (Phase.SUSPECTED, Phase.WAITING)
 
 
-def watched(cases: Iterable[Case], recoveries: Iterable[Recovery], records: Iterable[NodeRecord]) -> float:
-    """The latest watch time that anybody wrote down as passed. Deadlines and quiet times lie ahead: not counted."""
-    times = [case.entered for case in cases]
-    times += [t for r in recoveries for t in (r.entered, r.progressed)]
-    times += [t for record in records for t in _seen(record)]
-    return max(times, default=0.0)
+def watched(record: Case | Recovery | NodeRecord) -> float:
+    """The latest watch time that it says has passed. Deadlines and quiet times lie ahead: not counted."""
+    if isinstance(record, Case):
+        return record.entered
+    return max((record.entered, record.progressed) if isinstance(record, Recovery) else _seen(record))
 
 
 def _seen(record: NodeRecord) -> Iterator[float]:
@@ -47,7 +47,7 @@ def numbers(cases: Iterable[str]) -> dict[str, int]:
     """The highest of each node, by the names of its cases: where nothing else of them is known."""
     found: dict[str, int] = {}
     for node, _, number in (case.rpartition(".") for case in cases):
-        if number.isdecimal():
+        if number.isdecimal() and len(number) < LONGEST_NUMBER:
             found[node] = max(found.get(node, 0), int(number))
     return found
 
