@@ -9,6 +9,7 @@ import pytest
 from sickbay.core import machine
 from sickbay.core.causes import (
     Cause,
+    brought,
     came_with,
     case_of,
     find,
@@ -278,3 +279,22 @@ def test_what_a_roll_out_brings_is_named_though_a_rack_was_suspected_first_and_o
     rack, agent = (Cause(key, "nvlink-down", ("n1", "n2", "n3"), "why") for key in ("rack=r1", "agent=v2"))
     assert is_news(slow, sick, [opened(case_of(rack, 1, 0.0, 0.0, ""))], LIMITS)
     assert not is_news(slow, sick, [opened(case_of(agent, 1, 0.0, 0.0, ""))], LIMITS)
+
+
+def test_a_common_fault_does_not_push_a_slow_roll_out_out_of_the_record() -> None:
+    """Of all faults the newest 128 were kept: above some forty findings a day less than three days were."""
+    record: tuple[Sighting, ...] = ()
+    for hour in range(72):
+        at = hour * 3_600.0
+        noise = seen(*(f"o{hour}-{i}" for i in range(8)), fault="xid-31", at=at, driver="580")
+        slow = seen(f"n{hour}", at=at, driver="590") if hour % 18 == 0 else []
+        record = kept([*record, *noise, *slow], at)
+    assert [s.node for s in record if s.fault == "nvlink-down"] == ["n0", "n18", "n36", "n54"]
+    assert len(record) <= 256
+    cause = next(find_slow(record, {"fleet": 640, "driver=590": 5, "driver=580": 635}, LIMITS))
+    assert (cause.factor, len(cause.nodes)) == ("driver=590", 4)
+
+
+def test_what_boots_may_bring_is_derived_from_what_is_on_record() -> None:
+    assert brought([*came("n1"), *seen("n2", driver="580")]) == {"driver=590"}
+    assert brought([replace(s, came=("image=ami-2",)) for s in seen("n1")]) == set()

@@ -126,3 +126,22 @@ def test_a_lying_agent_is_told_once_and_no_rack_or_job_is_suspected_for_what_it_
     w.world.rollouts.begin("agent", "v2", every_s=60.0, bad_share=0.7, harm="lying")
     w.passes(24 * HOUR)
     assert suspected(w) == ["agent=v2"]
+
+
+def test_a_new_leader_does_not_bring_the_suspected_driver_though_he_has_seen_no_boot_bring_it() -> None:
+    """What boots had brought was remembered by the leader who saw them: the next one rebooted a node onto it."""
+    roomy = a_policy(approval=(), max_out=Limit(), max_out_fleet=Limit(), max_out_rack=Limit(), at_once=Limit())
+    w = Ward(24, policy=roomy, rack_size=8)
+    w.world.rollouts.begin("driver", "590.1", every_s=None, bad_share=1.0)
+    for name in names(2, 4):
+        w.world.people.reboot(name)
+        w.passes(900.0)
+    w.until(lambda: suspected(w), within=7200.0)
+    w.crash()
+    w.passes(120.0)
+    w.world.strike("gpu_lost_79", "node-0015", 0, cure="reboot")
+    w.passes(3600.0)
+    case = w.case("node-0015")
+    assert w.treatments("node-0015") == []
+    assert case is not None
+    assert "REBOOT may bring it onto driver=590.1, which is suspected" in case.refusal

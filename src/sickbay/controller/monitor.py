@@ -120,7 +120,12 @@ class Monitor:
     def spreads(self, node: Node | None, verb: Verb) -> str:
         """Why this treatment is not given now: it may bring the node onto what is suspected elsewhere; "" if not."""
         suspected = [f for f, s in self._view.cases.items() if s.value.factor and s.value.absence is None]
-        key = causes.would_spread(verb, node.factors, suspected, self._view.by_boot) if node and suspected else ""
+        if node is None or not suspected:
+            return ""
+        brings = self._view.by_boot | causes.brought(
+            self._records.ledger.sightings
+        )  # a new leader has seen no boot yet
+        key = causes.would_spread(verb, node.factors, suspected, brings)
         return f"{verb} may bring it onto {key}, which is suspected ({self._view.cases[key].value.id})" if key else ""
 
     def unproven(self, case: Case, node: Node | None, verb: Verb) -> str:

@@ -7,7 +7,7 @@ A bad driver once made a fleet report NVLink down after boot and an automaton re
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import comb
@@ -159,18 +159,30 @@ def is_news(cause: Cause, sightings: Iterable[Sighting], known: Sequence[Open], 
 SLOW_S = 259_200.0  # 72 h: a bad driver that reaches a node every ten minutes is three days on its way through 432
 ENDS_S = 86_400.0  # no commoner there than elsewhere for so long: the cause is over
 CHANCE = 0.001  # that nodes with one value are as sick as the others, and it only looks otherwise
-KEPT = 128  # sightings on record, the newest
+KEPT = 256  # sightings on record: each fault its newest ones, the commonest fault gives way first
 SOFTWARE = frozenset({"driver", "image", "kernel", "efa", "nccl", "cuda", "vbios", "agent"})  # what a boot may bring
 
 
 def kept(sightings: Iterable[Sighting], now: float) -> tuple[Sighting, ...]:
-    """What is worth remembering: the newest of each node and fault within three days."""
+    """What is worth remembering: the newest of each node and fault within three days. A fault that fills the record
+    (forty a day are enough) pushes out its own oldest, never the few of a slow roll-out."""
     newest: dict[tuple[str, str], Sighting] = {}
     for s in (s for s in sightings if now - s.seen <= SLOW_S):
         before = newest.get((s.node, s.fault))  # that it came with a value is not forgotten when it is seen again
         came = {key for key in (before.came if before else ()) if _has(s, key)} | set(s.came)
         newest[s.node, s.fault] = replace(s, came=tuple(sorted(came)))
-    return tuple(sorted(newest.values(), key=lambda s: s.seen)[-KEPT:])
+    by_fault: dict[str, deque[Sighting]] = defaultdict(deque)
+    for s in sorted(newest.values(), key=lambda s: s.seen):
+        by_fault[s.fault].append(s)
+    for _ in range(len(newest) - KEPT):
+        by_fault[max(by_fault, key=lambda fault: (len(by_fault[fault]), fault))].popleft()
+    return tuple(sorted((s for some in by_fault.values() for s in some), key=lambda s: s.seen))
+
+
+def brought(sightings: Iterable[Sighting]) -> set[str]:
+    """Values that boots may bring, by what is on record: they had come to nodes that then fell ill. An image comes with
+    a machine, unless somebody saw a boot bring one."""
+    return {key for s in sightings for key in s.came if not key.startswith("image=")}
 
 
 def find_slow(sightings: Sequence[Sighting], members: Mapping[str, int], limits: ControllerSettings) -> Iterator[Cause]:
