@@ -359,6 +359,12 @@ def test_a_number_of_five_thousand_digits_in_the_ledger_costs_no_takeover() -> N
     assert struck(shift, "n1").passes(HOUR).door.called(Verb.REBOOT)
 
 
+def test_a_watch_time_that_is_no_number_costs_no_takeover() -> None:
+    store = MemoryStore()
+    store.create(Ledger(watch_time=float("nan")))
+    assert struck(Shift(Door(a_node("n1"), a_node("n2")), store), "n1").passes(HOUR).door.called(Verb.REBOOT)
+
+
 def test_an_error_about_one_record_costs_no_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
     shift = struck(ward("n1", "n2", policy=a_policy(approval=("REBOOT",))), "n1", "n2").passes(HOUR)
     seats = rebuild.seats

@@ -122,9 +122,8 @@ class Monitor:
         suspected = [f for f, s in self._view.cases.items() if s.value.factor and s.value.absence is None]
         if node is None or not suspected:
             return ""
-        brings = self._view.by_boot | causes.brought(
-            self._records.ledger.sightings
-        )  # a new leader has seen no boot yet
+        recorded = causes.brought(self._records.ledger.sightings)  # a new leader has seen no boot yet
+        brings = self._view.by_boot | recorded
         key = causes.would_spread(verb, node.factors, suspected, brings)
         return f"{verb} may bring it onto {key}, which is suspected ({self._view.cases[key].value.id})" if key else ""
 

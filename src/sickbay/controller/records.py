@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import isfinite
 from typing import Any, TypeVar
 
 from sickbay.controller import restored
@@ -89,7 +90,7 @@ class Records:
         view = self._view
         cases = [stored.value for stored in view.cases.values()]
         recoveries = (stored.value for stored in view.recoveries.values())
-        passed = self.ledger.watch_time
+        passed = self.ledger.watch_time if isfinite(self.ledger.watch_time) else 0.0
         records: list[Case | Recovery | NodeRecord] = [*cases, *recoveries]
         for record in (*records, *(stored.value for stored in view.records.values())):
             passed = max(passed, self._of_record(record, partial(rebuild.watched, record), 0.0))
