@@ -359,6 +359,19 @@ def test_what_can_wait_is_done_outside_the_maintenance_windows(when: When, compl
     assert bool(complaints(ward, "InMaintenance")) == complained
 
 
+@pytest.mark.parametrize(("stuck", "complained"), [(["llama"], False), ([], True)])
+def test_ranks_that_were_stuck_there_could_not_wait_though_their_machine_is_gone_by_now(
+    stuck: list[str], complained: bool
+) -> None:
+    """The judge looked when the node had been terminated, and with it what was stuck there (seed 100072)."""
+    ward = unwatched(windows=("Sun 03:00-04:00",))
+    keeps(ward, "node-0001", When.IDLE)
+    ward.world.nodes["node-0001"].stuck = stuck
+    asks(ward, Verb.CORDON, "node-0001")
+    ward.world.nodes["node-0001"].stuck = []
+    assert bool(complaints(ward, "InMaintenance")) == complained
+
+
 @pytest.mark.parametrize(
     ("window", "hours", "opened"),
     [

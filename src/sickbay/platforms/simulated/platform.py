@@ -200,8 +200,8 @@ class SimulatedPlatform:
             was = {"was": node.mark} if node.mark and node.closed else {}  # closed in our name already
             self._write_mark(node, case)
             sick, gate = not self.world.truly_healthy(node.name), node.gate
-            held = ",".join(node.others) or "-"
-            self.world.note("cordon", node.name, case=case, others=held, sick=sick, gate=gate, **was)
+            held, stuck = ",".join(node.others) or "-", {"stuck": ",".join(node.stuck)} if node.stuck else {}
+            self.world.note("cordon", node.name, case=case, others=held, sick=sick, gate=gate, **was, **stuck)
             self.world.touch(node)
         held = f"; also held by {', '.join(node.others)}" if node.others else ""
         return Done(f"{node.name} is closed for new work{held}")
