@@ -214,6 +214,11 @@ def hung(r: Recovery) -> bool:
     return how_it_ended(r)[1] in (E.DONE, E.TIMED_OUT)
 
 
+def was_spared_before(r: Recovery) -> bool:
+    """Did an attempt before this one hang or not begin, in a row, and cost nothing?"""
+    return r.spared > (r.cost is Cost.BLAMELESS)
+
+
 def is_tried_enough(r: Recovery) -> bool:
     return r.cost is Cost.BLAMELESS and r.spared > TRIES
 

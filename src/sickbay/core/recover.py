@@ -260,7 +260,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.GIVEN_UP, f"{r.spared} attempts in a row did not begin, and nothing is wrong with its nodes"), r
     if r.blame is Blame.USER_CODE:
         return (E.GIVEN_UP, f"{explain.BLAME_WORDS[r.blame]}: {_first(r.because)}"), r
-    if r.blame is Blame.UNKNOWN and r.swap and outages.hung(r):  # a fabric that is cut says nothing in any log
+    hung_again = outages.hung(r) and (r.swap or outages.was_spared_before(r))
+    if r.blame is Blame.UNKNOWN and hung_again:  # a fabric that is cut says nothing in any log
         return (E.BLAMED, "it hung again and nothing explains it: it is moved to other nodes"), replace(
             r, suspects=tuple(dict.fromkeys((*earlier, *r.suspects, *job.nodes)))
         )
@@ -269,7 +270,7 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     again = r.cost is Cost.ONE and outages.barren(job, r) > 1  # what cost nothing was no first failure of its own
     if r.blame is Blame.UNKNOWN and r.swap and again and not mute:
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
-    if r.blame is Blame.UNKNOWN:
+    if r.blame is Blame.UNKNOWN and r.cost is Cost.ONE:  # a hang that cost nothing is no first one of two (seed 71)
         r = replace(r, swap=True)
     return (E.BLAMED, f"{explain.BLAME_WORDS[r.blame or Blame.UNKNOWN]}: {_first(r.because)}"), r
 
