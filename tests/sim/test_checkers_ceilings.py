@@ -15,9 +15,19 @@ def told(fault: str, code: str, source: str) -> Diagnosis:
     return Diagnosis(fault, Place(NODE), Severity.REBOOT, When.NOW, 0.9, (), 0.0, code, source)
 
 
-def after(*diagnoses: Diagnosis, verb: Verb = Verb.REBOOT) -> list[str]:
-    """Who complains of this treatment by a case with these diagnoses."""
+def is_said(ward: Ward, d: Diagnosis) -> None:
+    """In truth: by the tools to the node's agent, or by somebody outside. What only the controller sees nobody says."""
+    if d.source == "agent":
+        ward.world.agents.printed.setdefault(NODE, {})[d.code] = ward.world.now
+    elif d.source != "monitor":
+        ward.world.outsiders.accuse(d.source, NODE, d.code, 1)
+
+
+def after(*diagnoses: Diagnosis, verb: Verb = Verb.REBOOT, said: tuple[Diagnosis, ...] | None = None) -> list[str]:
+    """Who complains of this treatment by a case with these diagnoses; `said`: what was truly said, else all of it."""
     ward = Ward(brains=0)
+    for each in diagnoses if said is None else said:
+        is_said(ward, each)
     case: Case = a_case(Phase.REPAIRING, node=NODE, diagnoses=diagnoses)
     ward.run.store.create(case)
     ward.judge.look()
@@ -35,26 +45,38 @@ def test_a_rung_that_only_the_webhooks_fault_has() -> None:
     assert after(agents, webhooks, verb=Verb.POWER_CYCLE) == ["WithinCeilings"]
 
 
+@pytest.mark.parametrize(("code", "source"), [("xid.79", "agent"), ("monitor.not-ready", "monitor")])
+def test_what_a_strong_witness_asked_for_beside_a_weak_one_is_right(code: str, source: str) -> None:
+    assert after(told("gpu-lost", code, source), told("gpu-lost-silent", "smi.gpu-lost", "webhook")) == []
+
+
 @pytest.mark.parametrize("source", ["agent", "monitor"])
-def test_what_a_strong_witness_asked_for_beside_a_weak_one_is_right(source: str) -> None:
-    assert after(told("gpu-lost", "xid.79", source), told("gpu-lost-silent", "smi.gpu-lost", "webhook")) == []
+def test_a_record_that_has_an_outsiders_word_from_somebody_stronger_convinces_nobody(source: str) -> None:
+    record, truth = told("gpu-lost", "xid.79", source), told("gpu-lost", "xid.79", "webhook")
+    assert after(record, said=(truth,)) == ["WithinCeilings"]
+
+
+def test_what_nobody_ever_said_is_nobodys_word() -> None:
+    assert after(told("gpu-lost", "xid.79", "agent"), said=()) == ["WithinCeilings"]
 
 
 @pytest.mark.parametrize(
-    ("fault", "severity", "complained"),
+    ("fault", "code", "also", "complained"),
     [
-        ("row-remap-pending", Severity.RESET, True),
-        ("gpu-lost", Severity.REBOOT, False),
-        ("row-remap-pending", Severity.REBOOT, False),  # the driver itself asks for more than a reset
+        ("row-remap-pending", "xid.63", "", True),
+        ("gpu-lost", "xid.79", "", False),
+        ("row-remap-pending", "xid.63", "xid.154", False),  # the driver itself asks for more than a reset
     ],
 )
 def test_work_is_stopped_for_what_can_wait_though_the_nodes_own_agent_said_it(
-    fault: str, severity: Severity, complained: bool
+    fault: str, code: str, also: str, complained: bool
 ) -> None:
     ward = Ward(brains=0)
     ward.submit("llama", (NODE,))
     ward.passes(1200.0)
-    found = Diagnosis(fault, Place(NODE), severity, When.NOW, 0.9, (), 0.0, "", "agent")
+    found = Diagnosis(fault, Place(NODE), Severity.REBOOT, When.NOW, 0.9, (), 0.0, code, "agent")
+    for said in (code, also):
+        ward.world.agents.printed.setdefault(NODE, {})[said] = ward.world.now
     case: Case = a_case(Phase.DRAINING, node=NODE, diagnoses=(found,))
     ward.run.store.create(case)
     ward.judge.look()

@@ -34,9 +34,17 @@ def treats(ward: Ward, node: str, verb: Verb = Verb.REBOOT, step: int = 7) -> No
     ward.world.treatments.begin(f"{node}.1/{step}", verb, ward.world.nodes[node])
 
 
-def keeps(ward: Ward, node: str, when: When) -> Case:
-    fault = {When.NOW: "gpu-lost", When.CHECKPOINT: "sram-threshold", When.IDLE: "row-remap-pending"}[when]
-    found = Diagnosis(fault, Place(node), Severity.RESET, when, 0.9, ("why",), 0.0, "", "agent")
+SAID = {
+    When.NOW: ("gpu-lost", "xid.79"), When.CHECKPOINT: ("sram-threshold", "smi.sram-threshold"),
+    When.IDLE: ("row-remap-pending", "xid.63"),
+}  # fmt: skip
+
+
+def keeps(ward: Ward, node: str, when: When, written: When | None = None) -> Case:
+    """A case about what the node's tools have truly printed. `written`: how urgent the case calls it, if otherwise."""
+    fault, code = SAID[when]
+    ward.world.agents.printed.setdefault(node, {})[code] = ward.world.now
+    found = Diagnosis(fault, Place(node), Severity.RESET, written or when, 0.9, ("why",), 0.0, code, "agent")
     case = replace(a_case(Phase.CORDONING, node=node, id=f"{node}.1"), diagnoses=(found,))
     ward.run.store.create(case)
     ward.judge.look()
@@ -160,6 +168,34 @@ def test_a_verb_is_used_though_none_is_allowed(verb: str) -> None:
     assert f"1 {verb} in pool default" in complaints(ward, "FewInAWindow")[0]
 
 
+def drains(ward: Ward, node: str, job: str) -> None:
+    ward.submit(job, (node,))
+    keeps(ward, node, When.NOW)
+    asks(ward, Verb.CORDON, node)
+    asks(ward, Verb.DRAIN, node)
+    ward.judge.look()
+
+
+def test_more_drains_evict_work_in_a_window_than_allowed() -> None:
+    ward = unwatched(per_window={"DRAIN": 1})
+    drains(ward, "node-0001", "one")
+    ward.passes(3700.0)
+    drains(ward, "node-0002", "two")
+    assert complaints(ward, "FewInAWindow") == []
+    ward.passes(600.0)
+    drains(ward, "node-0003", "three")
+    assert "2 DRAIN in pool default within 60 minutes, at most 1" in complaints(ward, "FewInAWindow")[0]
+
+
+def test_a_drain_that_evicts_nothing_takes_no_place_and_one_that_finds_new_work_takes_one() -> None:
+    ward = unwatched(per_window={"DRAIN": 1})
+    asks(ward, Verb.CORDON, "node-0001")
+    asks(ward, Verb.DRAIN, "node-0001")
+    drains(ward, "node-0002", "two")
+    ward.world.note("drain", "node-0002", case="node-0002.1", job="somebody's", moving=True)
+    assert complaints(ward, "FewInAWindow") == []
+
+
 def test_more_nodes_are_closed_in_a_window_than_allowed_where_each_was_in_service() -> None:
     ward = unwatched(per_window={"CORDON": 1})
     ward.world.people.cordon("node-0001")
@@ -170,11 +206,19 @@ def test_more_nodes_are_closed_in_a_window_than_allowed_where_each_was_in_servic
     assert "2 CORDON in pool default" in complaints(ward, "FewInAWindow")[0]
 
 
-@pytest.mark.parametrize(("when", "complained"), [(When.CHECKPOINT, True), (When.NOW, False)])
-def test_a_drain_stops_a_job_though_none_may_be_hurt_for_what_could_wait(when: When, complained: bool) -> None:
+WAITS = [
+    (When.CHECKPOINT, None, True), (When.NOW, None, False),
+    (When.CHECKPOINT, When.NOW, True), (When.IDLE, When.NOW, True),  # whatever a case calls it
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("when", "written", "complained"), WAITS)
+def test_a_drain_stops_a_job_though_none_may_be_hurt_for_what_could_wait(
+    when: When, written: When | None, complained: bool
+) -> None:
     ward = unwatched(jobs_hurt_per_window=0)
     ward.submit("llama", ("node-0001",))
-    keeps(ward, "node-0001", when)
+    keeps(ward, "node-0001", when, written)
     asks(ward, Verb.CORDON, "node-0001")
     asks(ward, Verb.DRAIN, "node-0001")
     assert bool(complaints(ward, "FewJobsHurt")) == complained
@@ -351,10 +395,15 @@ def test_work_is_evicted_where_it_may_not_be() -> None:
     assert "stopped llama though its pool may not evict" in complaints(ward, "WorkLeftAlone")[0]
 
 
-@pytest.mark.parametrize(("when", "complained"), [(When.IDLE, True), (When.CHECKPOINT, False)])
-def test_what_can_wait_is_done_outside_the_maintenance_windows(when: When, complained: bool) -> None:
+@pytest.mark.parametrize(
+    ("when", "written", "complained"),
+    [(When.IDLE, None, True), (When.CHECKPOINT, None, False), (When.IDLE, When.NOW, True)],
+)
+def test_what_can_wait_is_done_outside_the_maintenance_windows(
+    when: When, written: When | None, complained: bool
+) -> None:
     ward = unwatched(windows=("Sun 03:00-04:00",))
-    keeps(ward, "node-0001", when)
+    keeps(ward, "node-0001", when, written)
     asks(ward, Verb.CORDON, "node-0001")
     assert bool(complaints(ward, "InMaintenance")) == complained
 

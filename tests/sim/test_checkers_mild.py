@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sickbay.errors import ApiError, NotNow
 from sickbay.model import Absence, Action, Entry, Notice, Phase, Place, RecoveryPhase, Verb
 from sickbay.sim import backup
 from sickbay.stores.memory import MemoryStore
@@ -294,6 +295,26 @@ def test_a_pass_that_raised_and_changed_nothing_is_seen_at_the_end() -> None:
     brain = SimpleNamespace(first_led=0.0, led_since=None, controller=raised)
     ward.run.brains.append(brain)  # type: ignore[arg-type]
     assert "contained: node n1: KeyError" in complaints(ward, "NoException", at_the_end=True)[0]
+
+
+@pytest.mark.parametrize(("away", "complained"), [(True, False), (False, True)])
+@pytest.mark.parametrize("error", [ApiError(503, "ServiceUnavailable", "try later"), NotNow("not now")])
+def test_a_pass_that_ends_because_its_cluster_did_not_answer_has_an_excuse_only_while_that_is_away(
+    error: Exception, away: bool, complained: bool
+) -> None:
+    ward = Ward(4, policy=a_policy())
+    ward.passes(60.0)
+
+    def does_not_answer() -> float:
+        raise error
+
+    brain = ward.run.brains[0]
+    assert brain.controller is not None
+    brain.controller.turn = does_not_answer  # type: ignore[method-assign]
+    if away:
+        ward.world.services.fail("api", 600.0)
+    brain.turn()
+    assert bool(complaints(ward, "NoException", at_the_end=True)) is complained
 
 
 @pytest.mark.parametrize(

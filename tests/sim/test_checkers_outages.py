@@ -215,7 +215,7 @@ def test_whoever_asks_for_an_attempt_beside_ranks_that_write_leans_on_the_platfo
 def test_a_job_is_given_up_for_something_shared(what: str, complained: bool) -> None:
     ward = unwatched(barren_limit=1)
     job = ward.submit("llama")
-    ward.passes(600.0)
+    ward.passes(200.0)  # it has saved nothing yet
     if what == "storage":
         ward.world.shared.storage_hangs(7200.0)
     if what == "data":
@@ -252,14 +252,58 @@ def test_an_attempt_that_dies_of_its_own_while_something_is_shared_is_one_of_its
     ward = unwatched()
     job = ward.submit("llama")
     ward.world.network.cut(names(0, 4), "data", 3600.0)
-    for n in range(2, 4):
+    for n in range(2, 5):
         ward.world.strike("gpu_lost_79", names(0, 1)[0], n)
         ward.passes(60.0)
-        if n == 2:
-            ward.world.gangs.restart("llama#2.3", job, n, 0, names(0, 4))
+        if n < 4:
+            ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
             ward.passes(60.0)
     gives_up(ward)
     assert not complaints(ward, "NoJobGivenUp")
+
+
+@pytest.mark.parametrize(("limit", "explained", "complained"), [(2, True, False), (3, True, True), (3, False, False)])
+def test_a_job_whose_deaths_are_explained_has_all_of_its_attempts(
+    limit: int, explained: bool, complained: bool
+) -> None:
+    """Two that nothing explains are its owner's, whatever the limit is (docs/cases.md: given up with "nothing that
+    explains it twice")."""
+    ward = unwatched(barren_limit=limit)
+    job = ward.submit("llama")
+    for n in (2, 3):
+        ward.passes(60.0)
+        if explained:
+            ward.world.strike("gpu_lost_79", names(0, 1)[0], n)
+        ward.passes(60.0)
+        if job.live:
+            ward.world.gangs.stop(job, "owner")
+        ward.judge.look()
+        if n == 2:
+            ward.world.gangs.restart("llama#2.3", job, n, 0, names(0, 4))
+    gives_up(ward)
+    assert bool(complaints(ward, "NoJobGivenUp")) is complained
+
+
+@pytest.mark.parametrize(("limit", "complained"), [(3, True), (2, False)])
+def test_a_restart_that_something_shared_has_spent_is_not_added_to_its_own(limit: int, complained: bool) -> None:
+    """Two of its own and one in a dead fabric between them are not three, though the last one was its own."""
+    ward = unwatched(barren_limit=limit)
+    job = ward.submit("llama")
+    for n in (2, 3, 4):
+        ward.passes(60.0)
+        if n == 3:
+            ward.world.gangs.stop(job, "owner")
+            ward.judge.look()
+            ward.world.services.all_back()
+        else:
+            ward.world.strike("gpu_lost_79", names(0, 1)[0], n)
+            ward.passes(60.0)
+        if n == 2:
+            ward.world.shared.subnet_manager_dies()
+        if n < 4:
+            ward.world.gangs.restart(f"llama#{n}.3", job, n, 0, names(0, 4))
+    gives_up(ward)
+    assert bool(complaints(ward, "NoJobGivenUp")) is complained
 
 
 @pytest.mark.parametrize(("own", "complained"), [(True, False), (False, True)])
@@ -307,6 +351,7 @@ def test_attempts_that_something_shared_has_spent_are_none_of_its_own() -> None:
 def gives_up(ward: Ward) -> None:
     recovery = a_recovery(RecoveryPhase.STOPPING)
     version = ward.run.store.create(recovery)
+    ward.world.note("tick")
     ward.judge.look()
     ward.run.store.archive(replace(recovery, phase=RecoveryPhase.FAILED), version, 1)
     ward.world.note("tick")

@@ -27,6 +27,10 @@ SAME_CYCLES = 4  # a sick answer is repeated this often under new ids (rules cou
 class Agents:
     def __init__(self, world: World) -> None:
         self.world = world
+        # For the judge, who must not ask the controller: node -> code -> when a tool printed it last, here or because
+        # somebody examined the node; and when a cycle of the agent last found nothing. No fact, so no trace moves.
+        self.printed: dict[str, dict[str, float]] = {}
+        self.well_at: dict[str, float] = {}
         world.on_truth(self.plan_cycle)
         world.on_kernel(self.read_kernel)
         if world.heartbeats:
@@ -45,13 +49,21 @@ class Agents:
         """These checks on this node, now: by its own cycle, or because somebody asked for a verification."""
         host, numbers, now = self.host(node), self.numbers(node), self.world.now
         if node.ailments or node.agent_fault or "kernel-log" in names or any(gpu.ailments for gpu in node.gpus):
-            return judge.examine(
+            found = judge.examine(
                 host, names, at=now, expected_gpus=node.expected, sequence=numbers, answers=answers
             )  # fmt: skip
+            self._note_printed(node, found)
+            return found
         shape = (node.driver, node.image, len(node.gpus))
         return judge.examine_well(
             host, names, shape, at=now, expected_gpus=node.expected, sequence=numbers, answers=answers
         )  # fmt: skip
+
+    def _note_printed(self, node: SimNode, found: Iterable[Finding]) -> None:
+        """An instrument that could not look has said nothing."""
+        sick = [f.code for f in found if f.code and f.status not in (Status.OK, Status.UNKNOWN)]
+        if sick:
+            self.printed.setdefault(node.name, {}).update(dict.fromkeys(sick, self.world.now))
 
     # -- heartbeat ----------------------------------------------------------------------------------------------------
 
@@ -100,6 +112,7 @@ class Agents:
         )  # fmt: skip
         node.cursor = f"{node.boot_id}:{node.kernel.last}"
         sick = [f for f in found if f.code]
+        self._note_printed(node, sick)
         for finding in sick:
             self._fold(node, self.named(node, finding))
         if sick:
@@ -148,6 +161,7 @@ class Agents:
         found = self.examine(node, LIGHT)
         found += judge.instruments(self.host(node), at=self.world.now, sequence=self.numbers(node))
         if all(f.status is Status.OK for f in found):
+            self.well_at[node.name] = self.world.now
             node.gpu_map = tuple(gpu.as_gpu() for gpu in node.gpus)
         return [self.named(node, f) for f in found]
 
@@ -155,6 +169,7 @@ class Agents:
         """The truth is as it was, so the answer is as it was, under new ids and at a new time."""
         numbers = self.numbers(node)
         last = [f for f in node.findings.values() if f.check != "kernel-log"]
+        self._note_printed(node, last)
         return [replace(f, id=f"{node.boot_id}/{next(numbers)}", at=self.world.now) for f in last]
 
     def _again(self, node: SimNode, found: Iterable[Finding]) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from random import Random
 
 from sickbay.errors import AlreadyExists
 from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Phase, Recovery
 from sickbay.sim import shape, storm
-from sickbay.sim.checkers import ALL, PENDING, Judge
+from sickbay.sim.checkers import ALL, PENDING, Judge, branch_of
 from sickbay.sim.checkers.people import DEADLINES
 from sickbay.sim.drawn import calm_s, draw
 from sickbay.sim.run import Brain, SimRun
@@ -320,14 +321,35 @@ def check_seeds(
 
 
 def tell_exercise(exercised: Mapping[str, int], seeds: int) -> list[str]:
-    """How often each checker could have complained, and what it must reach; those that did not reach it."""
-    floors = {checker.__name__: int(checker.floor * seeds / 100) for checker in ALL}
-    vacuous = [name for name, least in floors.items() if exercised.get(name, 0) < least]
-    print("checker              exercised    at least")
-    for name, least in floors.items():
-        note = "  pending: " + PENDING[name] if name in PENDING else "  TOO FEW: it proves nothing" * (name in vacuous)
-        print(f"{name:<20} {exercised.get(name, 0):>9,}   {least:>9,}{note}")
-    return [name for name in vacuous if name not in PENDING]
+    """How often each checker and each branch of it could have complained, and what it must reach; those that did not.
+    Nothing has a floor of nought without a word: it says from how many seeds on it is judged, or why none is."""
+    print("checker                          exercised    at least")
+    vacuous = []
+    for checker in ALL:
+        name = checker.__name__
+        known = {what for key in exercised if (what := key.removeprefix(branch_of(name, ""))) != key}
+        undeclared = dict.fromkeys(sorted(known - set(checker.branches)), "")
+        rows = {"": checker.floor, **checker.branches, **undeclared}
+        for what, floor in rows.items():
+            key = branch_of(name, what) if what else name
+            if not _tell_row(key, exercised.get(key, 0), floor, seeds) and name not in PENDING:
+                vacuous.append(key)
+    return vacuous
+
+
+def _tell_row(key: str, times: int, floor: float | str, seeds: int) -> bool:
+    """One row of the table; False for one that proves too little."""
+    name, _, what = key.partition(": ")
+    least = int(floor * seeds / 100) if isinstance(floor, float) else 0
+    note = "  pending: " + PENDING[name] if name in PENDING else ""
+    if isinstance(floor, str):
+        note = f"  no floor: {floor}" if floor else "  NO FLOOR: give it one, or say why it has none"
+    elif times < least:
+        note = note or "  TOO FEW: it proves nothing"
+    elif not least:
+        note = note or f"  judged from {ceil(100 / floor):,} seeds on"
+    print(f"{f'  {what}' if what else name:<32} {times:>9,}   {least or '-':>9}{note}")
+    return floor != "" and times >= least
 
 
 def tell_weather(drawn: Mapping[str, int], struck: Mapping[str, int]) -> list[str]:

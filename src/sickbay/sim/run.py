@@ -36,6 +36,7 @@ class Brain:
         self._standby: Controller | None = None
         self.next_turn = world.now
         self.first_led: float | None = None
+        self.unprovoked: list[str] = []  # what left a turn as if its cluster did not answer, though it did
         self._took_over = world.now
 
     @property
@@ -47,7 +48,8 @@ class Brain:
         self._standby = self._standby or self._make()
         try:
             leads = self._standby.start()
-        except (ApiError, NotNow, NotLeader):  # the process (app.py) tries again after each of them
+        except (ApiError, NotNow, NotLeader) as error:  # the process (app.py) tries again after each of them
+            self._note(error)
             self.controller = self._standby
             self._begin_again()
             return False
@@ -66,6 +68,11 @@ class Brain:
         self.controller = self._standby = None
         self.next_turn = float("inf")
 
+    def _note(self, error: Exception) -> None:
+        """It is nobody's fault while the API server is away; and a lead may be lost at any moment."""
+        if not isinstance(error, NotLeader) and not self._world.services.is_away("api"):
+            self.unprovoked.append(f"{type(error).__name__}: {error}")
+
     def _begin_again(self) -> None:
         """What it leans on did not answer: as the process does, it starts again from the records in a moment."""
         if self.controller is not None:
@@ -80,7 +87,8 @@ class Brain:
             return
         try:
             sleep = self.controller.turn()
-        except (ApiError, NotNow):
+        except (ApiError, NotNow) as error:
+            self._note(error)
             self._begin_again()
             return
         except NotLeader:

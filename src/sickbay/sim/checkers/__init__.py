@@ -20,6 +20,7 @@ from sickbay.sim.checkers.consent import Approved, InMaintenance, PauseObeyed, W
 from sickbay.sim.checkers.diary import Diary
 from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
 from sickbay.sim.checkers.exits import EveryStateHasAnExit, NoException
+from sickbay.sim.checkers.fresh import FreshEvidence
 from sickbay.sim.checkers.given_up import NoJobGivenUp
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
@@ -29,6 +30,7 @@ from sickbay.sim.checkers.notices import ToldOnce
 from sickbay.sim.checkers.outages import HealthyLeftAlone, OneAttemptWrites, OwnersTold
 from sickbay.sim.checkers.people import HoldObeyed, NumberedOnce, OptedOut, PersonObeyed, TimedFairly
 from sickbay.sim.checkers.successors import FewSickSuccessors
+from sickbay.sim.checkers.told import Told
 from sickbay.sim.world import Fact
 
 ALL: tuple[type[Checker], ...] = (
@@ -36,13 +38,16 @@ ALL: tuple[type[Checker], ...] = (
     WorkLeftAlone, InMaintenance, PauseObeyed, ReturnedWell, LeftAsFound, PersonObeyed, HealthyJobsRun, Trustworthy,
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
     HealthyLeftAlone, OneAttemptWrites, NoJobGivenUp, EveryStateHasAnExit, DisruptionsBounded, LemonsKillFewJobs,
-    NoException, WithinCeilings, OwnersTold, FewSickSuccessors,
-    OptedOut,
+    NoException, WithinCeilings, OwnersTold, FewSickSuccessors, OptedOut, FreshEvidence,
 )  # fmt: skip
 
 # Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed
 # (`sickbay sim check --all-checkers` counts it). Whoever mends the hole takes its checker out of here.
 PENDING: Mapping[str, str] = {}
+
+
+def branch_of(checker: str, what: str) -> str:
+    return f"{checker}: {what}"
 
 
 @dataclass
@@ -56,18 +61,24 @@ class Judge:
     silent: frozenset[str] = frozenset(PENDING)
     open: tuple[Case, ...] = ()  # as they stand after the last turn
     ended: tuple[Case, ...] = ()  # the newest that have ended
-    diary: Diary = field(default_factory=Diary)
+    diary: Diary = field(init=False)
+    told: Told = field(init=False)
+    watched: float = 0.0  # seconds in which somebody led, a gap counted as the longest sleep between two passes
+    _turned: float = float("inf")  # when the last turn was
     _read: int = 0
     _token: int = -1  # of the store at the last look
 
     def __post_init__(self) -> None:
         self.commons = Commons(self.run.world)
+        self.told = Told(self.run.world)
+        self.diary = Diary(self.told.soonest)
         self.checkers = [make(self) for make in ALL]
         self._hearers = [each.fact for each in self.checkers if type(each).fact is not Checker.fact]
         self._lookers = [each.moment for each in self.checkers if type(each).moment is not Checker.moment]
 
     def look(self, *, anyway: bool = False) -> None:
         """Judge everything that happened since the last look, in order. `anyway`: also if no case has moved."""
+        self._watch()
         if not self._facts() and self._is_unchanged() and not anyway:
             return
         self.open = tuple(c.value for c in self.run.store.list(Case))
@@ -75,6 +86,11 @@ class Judge:
         self._date()
         for look in self._lookers:
             look()
+
+    def _watch(self) -> None:
+        now, loop = self.run.world.now, self.run.settings.controller
+        self.watched += max(0.0, min(now - self._turned, loop.idle_period_s + loop.period_s))
+        self._turned = now
 
     def _date(self) -> None:
         now = self.run.world.now
@@ -87,6 +103,7 @@ class Judge:
             fact = log[self._read]
             self._read += 1
             self.commons.note(fact)
+            self.told.fact(fact)
             for hear in self._hearers:
                 hear(fact)
         return self._read > first
@@ -127,4 +144,8 @@ class Judge:
         return (loop.idle_period_s + loop.period_s) * sum(1 for at in leaps if at >= since)
 
     def exercised(self) -> dict[str, int]:
-        return {type(checker).__name__: checker.exercised for checker in self.checkers}
+        """By checker, and by branch of it ("WithinLimits: domain")."""
+        counts = {type(checker).__name__: checker.exercised for checker in self.checkers}
+        for checker in self.checkers:
+            counts |= {branch_of(type(checker).__name__, what): n for what, n in checker.reached.items()}
+        return counts

@@ -1,10 +1,12 @@
 """Whose word caused it: no source causes more than its ceiling lets it, in whoever's case it was said.
 
-Worked out from the catalog's own rows and `settings.ceilings`, for each thing that was truly done.
+Worked out from the catalog's own rows, `settings.ceilings` and what was truly said of the node (told.py), for each
+thing that was truly done. Whose word it was is never taken from the case.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from sickbay.catalog import load
@@ -18,6 +20,7 @@ class WithinCeilings(Checker):
     steps only for a fault that cannot wait, told by a source that may have nodes drained."""
 
     floor: ClassVar[float] = 200.0
+    branches: ClassVar[Mapping[str, float | str]] = {"treatment": 170.0, "drain": 11.0}
 
     def fact(self, fact: Fact) -> None:
         stops = fact.kind == "drain" and fact.detail["job"] != "-" and fact.detail.get("moving", False)
@@ -27,19 +30,19 @@ class WithinCeilings(Checker):
         if case is None:
             return
         verb = Verb.DRAIN if stops else Verb(str(fact.detail["verb"]))
-        told = [d for d in case.diagnoses if self._may(d, verb)]
+        asked = [d for d in case.diagnoses if self.judge.told.is_said(d, case.node) and self._may(d, case.node, verb)]
         words = f"{verb} of {fact.node} by {case.id}, which only {self._sources(case)} asked for"
-        self.expect(bool(told), fact, words)
+        self.expect(bool(asked), fact, words, "drain" if stops else "treatment")
 
-    def _may(self, d: Diagnosis, verb: Verb) -> bool:
+    def _may(self, d: Diagnosis, node: str, verb: Verb) -> bool:
         if verb not in self.run.settings.ceilings.get(d.source, frozenset()):
             return False
-        fault, code = load().faults[d.fault], load().code(d.code)
         if verb is Verb.DRAIN:
-            when = code.when if code is not None and code.when is not None else fault.when
-            raised = d.severity > (fault.severity if code is None or code.severity is None else code.severity)
-            return (d.when if raised else when) is not When.IDLE  # the driver itself may ask for more
-        return any(rung.verb is verb for rung in load().ladders.get(fault.ladder, ()))
+            return self.judge.told.when(d, node) is not When.IDLE
+        return any(rung.verb is verb for rung in load().ladders.get(load().faults[d.fault].ladder, ()))
 
     def _sources(self, case: Case) -> str:
-        return ", ".join(sorted({f"{d.source} ({d.fault})" for d in case.diagnoses}))
+        """As the case has them, and whether they truly said so."""
+        said = {(d.source, d.fault): self.judge.told.is_said(d, case.node) for d in case.diagnoses}
+        lies = {True: "", False: ", never said"}
+        return ", ".join(f"{source} ({fault}{lies[true]})" for (source, fault), true in sorted(said.items()))

@@ -1,13 +1,15 @@
 """What a checker is: fed every new Fact, looked at after each turn, asked once at the end. See `Judge`.
 
 A checker says how often it was exercised: how often something happened that it would have complained about had it been
-done wrongly. One that never is proves nothing (`floor`). It asks the world, the settings and what people wrote; it must
+done wrongly. One that never is proves nothing (`floor`). One that looks at several things counts each (`branches`): a
+count of all of them would hide a branch that is dead. It asks the world, the settings and what people wrote; it must
 never ask the brain what is right, so nothing here may import core or the controller (.importlinter holds that).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from sickbay.model import Notice, When
@@ -52,14 +54,15 @@ class Bench(Protocol):
 
 
 class Checker:
-    floor: ClassVar[
-        float
-    ]  # times that 100 seeds must exercise it, about a quarter of what they do; fewer, and a run of
-    # of many seeds fails
+    # Times that 100 seeds must exercise it, about a quarter of what they do; fewer, and a run of many seeds fails.
+    floor: ClassVar[float]
+    # The same for each thing that it looks at (`what` of `expect`); or in words, why a world of seeds cannot reach it.
+    branches: ClassVar[Mapping[str, float | str]] = {}
 
     def __init__(self, judge: Judge) -> None:
         self.judge, self.run, self.world = judge, judge.run, judge.run.world
         self.exercised = 0
+        self.reached: Counter[str] = Counter()  # branch -> times
 
     def fact(self, fact: Fact) -> None:
         """One thing that truly happened."""
@@ -70,11 +73,16 @@ class Checker:
     def end(self) -> None:
         """After the calm."""
 
-    def expect(self, holds: bool, fact: Fact | None, words: str) -> None:
-        """The checker was exercised; a complaint if it does not hold."""
-        self.exercised += 1
+    def expect(self, holds: bool, fact: Fact | None, words: str, what: str = "") -> None:
+        """The checker was exercised, in this branch of it; a complaint if it does not hold."""
+        self.looked(what)
         if not holds:
             self.complain(fact, words)
+
+    def looked(self, what: str = "", times: int = 1) -> None:
+        self.exercised += times
+        if what:
+            self.reached[what] += times
 
     def complain(self, fact: Fact | None, words: str) -> None:
         self.judge.complain(fact, words, by=type(self).__name__)

@@ -6,20 +6,22 @@ All of it is read from the settings, from what people truly did (the world's log
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Pause, When
+from sickbay.model import Pause, Phase, When
 from sickbay.settings import LEVELS
 from sickbay.settings_rules import DAYS
 from sickbay.sim.checkers.checker import Checker, case_of, waited_s
-from sickbay.sim.checkers.diary import Seen, soonest
+from sickbay.sim.checkers.diary import Seen
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
     from sickbay.sim.checkers import Judge
 
+# What would do something next: be closed, emptied, treated, examined, returned.
+GOES_ON = frozenset(Phase) - {Phase.SUSPECTED, Phase.ESCALATED, Phase.RESOLVED, Phase.DISMISSED, Phase.DEFERRED}
 LATE_S = 120.0  # from a decision to the judge's look at it
 
 
@@ -69,6 +71,9 @@ class Approved(Checker):
     """Nothing that `policy.approval` names is done before a person has approved it for this case: every verb."""
 
     floor: ClassVar[float] = 30.0
+    branches: ClassVar[Mapping[str, float | str]] = {
+        "CORDON": 3.6, "DRAIN": 0.07, "RESET_GPU": 0.3, "REBOOT": 0.4, "POWER_CYCLE": 0.2, "REPLACE": 26.0,
+    }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -80,20 +85,24 @@ class Approved(Checker):
         if verb and verb in self.policy_of(fact.node).approval:
             case = case_of(fact)
             words = f"{verb} of {fact.node} in {case} though nobody had approved it"
-            self.expect(self._given.covers(case, verb, fact.node), fact, words)
+            self.expect(self._given.covers(case, verb, fact.node), fact, words, verb)
 
 
 class WithinLevel(Checker):
     """Nothing is done to a node beyond `max_verb` of its pool, and no job is stopped in a pool below DRAIN."""
 
     floor: ClassVar[float] = 600.0
+    branches: ClassVar[Mapping[str, float | str]] = {
+        "CORDON": 290.0, "DRAIN": 30.0, "RESET_GPU": 50.0, "REBOOT": 60.0, "POWER_CYCLE": 23.0, "REPLACE": 34.0,
+        "STOP_JOB": 100.0,
+    }  # fmt: skip
 
     def fact(self, fact: Fact) -> None:
         verb = verb_of(fact)
         if verb:
             top = self.policy_of(fact.node).max_verb
             fits = LEVELS.index(verb) <= LEVELS.index(top)
-            self.expect(fits, fact, f"{verb} of {fact.node} though its pool's max_verb is {top}")
+            self.expect(fits, fact, f"{verb} of {fact.node} though its pool's max_verb is {top}", verb)
         if fact.kind == "job-end" and str(fact.detail["why"]).startswith(f"stopped by {fact.detail['job']}#"):
             self._judge_stop(fact)
 
@@ -102,7 +111,8 @@ class WithinLevel(Checker):
         nodes = next(a.nodes for a in attempts if a.n == fact.detail["attempt"])
         tops = {self.policy_of(name).max_verb for name in nodes}
         fits = all(LEVELS.index(top) >= LEVELS.index("DRAIN") for top in tops)
-        self.expect(fits, fact, f"{fact.detail['job']} was stopped though max_verb is {', '.join(sorted(tops))}")
+        words = f"{fact.detail['job']} was stopped though max_verb is {', '.join(sorted(tops))}"
+        self.expect(fits, fact, words, "STOP_JOB")
 
 
 class WorkLeftAlone(Checker):
@@ -120,6 +130,7 @@ class InMaintenance(Checker):
     """What can wait is done within the maintenance windows of its pool."""
 
     floor: ClassVar[float] = 1.0
+    branches: ClassVar[Mapping[str, float | str]] = {"cordon": 0.3, "treatment": 0.07}
 
     def fact(self, fact: Fact) -> None:
         if fact.kind not in ("cordon", "treat-start") or self.world.nodes[fact.node].gate or "was" in fact.detail:
@@ -127,14 +138,15 @@ class InMaintenance(Checker):
         windows, case = self.policy_of(fact.node).windows, case_of(fact)
         known = self.judge.as_it_is(case)
         stuck = self.world.nodes[fact.node].stuck or fact.detail.get("stuck", "-") != "-"
-        if not windows or known is None or soonest(known) is not When.IDLE or stuck:
+        if not windows or known is None or self.judge.told.soonest(known) is not When.IDLE or stuck:
             return
         key = str(fact.detail.get("key", ""))
         wall = self.run.clock.now()
         then = self.judge.diary.granted(case, key, Seen(fact.t, wall, When.IDLE))
         moments = (wall, wall - LATE_S, then.wall, then.wall - LATE_S)
         words = f"{verb_of(fact)} of {fact.node} outside the maintenance windows {', '.join(windows)}"
-        self.expect(any(is_open(windows, at) for at in moments), fact, words)
+        what = "cordon" if fact.kind == "cordon" else "treatment"
+        self.expect(any(is_open(windows, at) for at in moments), fact, words, what)
 
 
 _WINDOW = re.compile(r"(?:(\w{3})(?:-(\w{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)")
@@ -166,11 +178,17 @@ class PauseObeyed(Checker):
     """From the pass that saw a pause until it ends, nothing in its scope is closed, drained, examined or treated, and
     no job is stopped or placed there by us. What was sent before runs to its end, also where it waited in a line."""
 
-    floor: ClassVar[float] = 100.0
+    floor: ClassVar[float] = 28.0
+    branches: ClassVar[Mapping[str, float | str]] = {
+        "fleet": 28.0,
+        "pool": 3.0,
+        "node": 3.0,
+    }
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._paused: dict[str, float] = {}  # scope -> since when it has been seen without a break
+        self._stopped: set[tuple[str, str, int]] = set()  # pause, and the case and step that it kept from going on
         self._did: list[Fact] = []
 
     def fact(self, fact: Fact) -> None:
@@ -186,7 +204,7 @@ class PauseObeyed(Checker):
         pauses = [p.value for p in self.run.store.list(Pause)]
         active = {p.scope: self._paused.get(p.scope, now) for p in pauses if p.until is None or wall < p.until}
         throughout = {scope: since for scope, since in active.items() if scope in self._paused}
-        self.exercised += sum(self._has_work(scope) for scope in throughout)
+        self._note_stopped(frozenset(throughout))
         for fact in self._did if throughout else ():
             sent = fact.t - waited_s(fact)
             scopes = {each for each in self._scopes(fact) if throughout.get(each, float("inf")) <= sent}
@@ -194,10 +212,15 @@ class PauseObeyed(Checker):
                 self.expect(False, fact, f"{fact.kind} of {fact.node or fact.detail['job']} while {scopes} is paused")
         self._paused, self._did = active, []
 
-    def _has_work(self, scope: str) -> bool:
-        """Is a case open there, which would go on?"""
-        known = ({"fleet", f"pool:{c.pool}", f"node:{c.node}"} for c in self.judge.open)
-        return any(scope in scopes for scopes in known)
+    def _note_stopped(self, scopes: frozenset[str]) -> None:
+        """Cases that would go on but for a pause; one that rests with a person would not."""
+        for case in self.judge.open if scopes else ():
+            if case.phase in GOES_ON and not case.factor:
+                mine = {"fleet", f"node:{case.node}", f"pool:{case.pool}"} & scopes
+                kept = {(scope, case.id, case.step) for scope in mine} - self._stopped
+                self._stopped |= kept
+                for scope, _, _ in sorted(kept):
+                    self.looked(scope.partition(":")[0])
 
     def _scopes(self, fact: Fact) -> set[str]:
         """A pause of a node keeps work off it; a gang that has one rank there may be stopped for the others."""

@@ -5,11 +5,10 @@ Kept by the Judge after every turn. A case's own times are in watch time or in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sickbay.model import Case, Phase, Recovery, When
-from sickbay.sim.checkers.checker import URGENCY
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +17,12 @@ class Seen:
 
     at: float  # world time
     wall: float  # as the brain's wall clock showed it
-    when: When  # how urgent its faults were then
+    when: When  # how urgent what had truly been said was then (told.py)
 
 
 @dataclass
 class Diary:
+    soonest: Callable[[Case], When]
     taken: dict[str, Seen] = field(default_factory=dict)  # case -> first seen with a seat: CORDONING or later
     entered: dict[tuple[str, int], Seen] = field(default_factory=dict)  # (case, step)
     jobs: dict[tuple[str, int], float] = field(default_factory=dict)  # (job, step) -> world time
@@ -36,7 +36,7 @@ class Diary:
             self._last[case.node] = case
             if before is not None and is_frozen(before) and not is_frozen(case):
                 self.entered.pop((case.id, case.step), None)  # after a freeze a phase has its whole time again
-            seen = self.entered.setdefault((case.id, case.step), Seen(now, wall, soonest(case)))
+            seen = self.entered.setdefault((case.id, case.step), Seen(now, wall, self.soonest(case)))
             if case.phase not in (Phase.SUSPECTED, Phase.WAITING) and not case.factor:
                 self.taken.setdefault(case.id, seen)
 
@@ -55,7 +55,3 @@ class Diary:
 
 def is_frozen(case: Case) -> bool:
     return case.held or case.paused
-
-
-def soonest(case: Case) -> When:
-    return min((d.when for d in case.diagnoses), key=URGENCY.index, default=When.IDLE)

@@ -6,14 +6,15 @@ Each limit is worked out here from the settings' own words and counted on the wo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.catalog import load
 from sickbay.model import Case, When
 from sickbay.settings import Limit
 from sickbay.sim.checkers.checker import OURS, Checker, case_of
-from sickbay.sim.checkers.diary import Seen, soonest
+from sickbay.sim.checkers.consent import verb_of
+from sickbay.sim.checkers.diary import Seen
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import Fact
 
@@ -61,7 +62,12 @@ class WithinLimits(_LetGo):
     """Nodes that were in service when we closed them never exceed `max_out`, `max_out_fleet`, `max_out_rack` and
     `max_out_domain`."""
 
-    floor: ClassVar[float] = 800.0
+    floor: ClassVar[float] = 420.0
+    branches: ClassVar[Mapping[str, float | str]] = {
+        "fleet": 130.0, "pool": 130.0, "rack": 130.0, "domain": 30.0,
+        "fleet beside others": 3.3, "pool beside others": 2.5, "rack beside others": 0.2,
+        "domain beside others": "a seed's domains are small: who is down there leaves hardly anybody to be closed",
+    }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -116,7 +122,7 @@ class WithinLimits(_LetGo):
         """Out by others' doing, for so long that it was known when this node was taken. What cannot wait has places of
         its own, which those do not fill."""
         case = self.judge.as_it_is(case_of(fact))
-        if case is None or soonest(case) is When.NOW or self.world.nodes[fact.node].stuck:
+        if case is None or self.judge.told.soonest(case) is When.NOW or self.world.nodes[fact.node].stuck:
             return set()
         known = self.judge.diary.granted(case.id, "", Seen(fact.t, 0.0, When.IDLE)).at - SEEN_S
         nodes = self.world.nodes
@@ -141,11 +147,13 @@ class WithinLimits(_LetGo):
             most = sorted(most_of(getattr(self.policy_of(name), setting), len(members)) for name in now)
             before = len(taken) - len(now)
             fits = all(before + i <= limit for i, limit in enumerate(most, 1))
-            self.expect(fits, fact, f"{len(taken)} nodes of the {scope} taken out ({', '.join(taken)}), too many")
+            words = f"{len(taken)} nodes of the {scope} taken out ({', '.join(taken)}), too many"
+            self.expect(fits, fact, words, scope)
             out = sorted({n.name for n in members} & others - set(taken))
             limit = most_of(getattr(self.policy_of(node.name), setting), len(members))
             words = f"{node.name} taken out of the {scope} beside {', '.join([*taken, *out])}, at most {limit}"
-            self.expect(not out or len(taken) + len(out) <= limit, fact, words)
+            if out:
+                self.expect(len(taken) + len(out) <= limit, fact, words, f"{scope} beside others")
 
 
 class TreatedFewAtOnce(_LetGo):
@@ -227,27 +235,45 @@ class _Windowed(Checker):
 
 
 class FewInAWindow(_Windowed):
-    """Cordons and treatments of a pool within `window_s` never exceed `per_window` of their verb; 0 means none."""
+    """Cordons, treatments and drains that evict work within `window_s` never exceed `per_window` of their verb, in each
+    pool; 0 means none."""
 
     floor: ClassVar[float] = 300.0
+    branches: ClassVar[Mapping[str, float | str]] = {
+        "CORDON": 130.0, "DRAIN": 0.07, "RESET_GPU": 50.0, "REBOOT": 60.0, "POWER_CYCLE": 23.0, "REPLACE": 34.0,
+    }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._closed: dict[str, str] = {}
+        self._emptied: set[str] = set()  # DRAINING of a case, by its step: what lands there meanwhile goes as well
 
     def fact(self, fact: Fact) -> None:
         super().fact(fact)
-        verb = "CORDON" if fact.kind == "cordon" else str(fact.detail.get("verb", ""))
-        node = self.world.nodes.get(fact.node)
-        if fact.kind not in ("cordon", "treat-start") or node is None or not self._took(fact, node):
+        verb, node = verb_of(fact), self.world.nodes.get(fact.node)
+        if not verb or node is None or not self._took(fact, node):
             return
-        policy = self.policy_of(fact.node)
-        most = policy.per_window.get(verb)
-        if most is not None:
-            key = str(fact.detail.get("key", ""))
-            made = self.count(fact, f"{node.pool}/{verb}", policy.window_s, key)
-            words = f"{made} {verb} in pool {node.pool} within {policy.window_s / 60:.0f} minutes, at most {most}"
-            self.expect(made <= most, fact, words)
+        most = self.policy_of(fact.node).per_window.get(verb)
+        if most is None:
+            return
+        key = str(fact.detail.get("key", ""))
+        if fact.kind == "drain":
+            key = self._drain_of(fact)
+            if key in self._emptied:
+                return
+            self._emptied.add(key)
+        self._judge(fact, f"{node.pool}/{verb}", most, key)
+
+    def _judge(self, fact: Fact, name: str, most: int, key: str) -> None:
+        policy, (pool, _, verb) = self.policy_of(fact.node), name.rpartition("/")
+        made = self.count(fact, name, policy.window_s, key)
+        words = f"{made} {verb} in pool {pool} within {policy.window_s / 60:.0f} minutes, at most {most}"
+        self.expect(made <= most, fact, words, verb)
+
+    def _drain_of(self, fact: Fact) -> str:
+        """As the key of an action. A case is drained in the step in which it is written now: at once."""
+        case = self.judge.as_it_is(case_of(fact))
+        return f"{case_of(fact)}/{case.step if case else 0}"
 
     def _took(self, fact: Fact, node: SimNode) -> bool:
         """A node that was out already takes no place by being closed, nor one that its own case closes again."""
@@ -270,7 +296,7 @@ class FewJobsHurt(_Windowed):
             return
         case = self.judge.as_it_is(case_of(fact))
         at_first = self.judge.diary.taken.get(case_of(fact))
-        if case is None or soonest(case) is not When.CHECKPOINT or (at_first and at_first.when is not When.CHECKPOINT):
+        if case is None or self.judge.told.soonest(case) is When.NOW or (at_first and at_first.when is When.NOW):
             return
         policy = self.policy_of(fact.node)
         hurt = self.count(fact, "fleet", policy.window_s)

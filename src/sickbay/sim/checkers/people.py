@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, NodeRecord, Phase
 from sickbay.sim.checkers.checker import Checker, case_of, waited_s
+from sickbay.sim.checkers.consent import GOES_ON
 from sickbay.sim.world import Fact
 
 if TYPE_CHECKING:
@@ -34,7 +36,11 @@ class PersonObeyed(Checker):
     have had that uncordon: then only he who led all the while knows of it. And where nobody had heard of it when the
     node's object was made anew, nobody can: that one was never closed."""
 
-    floor: ClassVar[float] = 15.0
+    floor: ClassVar[float] = 34.0
+    branches: ClassVar[Mapping[str, float | str]] = {
+        "uncordon": 13.0, "abort": 21.0,
+        "unheard": "whoever acts has read what people say in that very pass: only a look that was late would get there",
+    }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -47,8 +53,8 @@ class PersonObeyed(Checker):
             self._forget_since(self.forgotten_since(fact), fact.t - HEARD_S)
         if fact.kind == "person" and fact.detail.get("act") == "uncordon":
             mark = self._case_held(fact.node)
-            self.exercised += bool(mark)
             if mark:
+                self.looked("uncordon")
                 self._freed[fact.node] = mark, fact.t
         if fact.kind == "rejoined" and self._case_held(fact.node):
             self._freed.pop(fact.node, None)
@@ -68,13 +74,16 @@ class PersonObeyed(Checker):
         if fact.kind == "order":
             case, act = str(fact.detail["case"]), fact.detail["act"]
             self._let_go[case] = fact.t
-            if act != "abort":
+            if act == "abort":
+                self.looked("abort")
+            else:
                 del self._let_go[case]
         if was_never_read(fact, "abort"):
             self._let_go.pop(str(fact.detail["case"]), None)
         if fact.kind in ("treat-start", "drain") and case_of(fact) in self._let_go:
             heard = fact.t - self._let_go[case_of(fact)] <= HEARD_S
-            self.expect(heard, fact, f"{fact.kind} of {fact.node} by {case_of(fact)}, which a person has cancelled")
+            words = f"{fact.kind} of {fact.node} by {case_of(fact)}, which a person has cancelled"
+            self.expect(heard, fact, words, "unheard")
 
     def _case_held(self, node: str) -> str:
         """The case that had been told its cordon was done: before that, the uncordon may have come first."""
@@ -87,11 +96,16 @@ class PersonObeyed(Checker):
 class HoldObeyed(Checker):
     """From the pass that heard a hold until its release, the case sends nothing new."""
 
-    floor: ClassVar[float] = 2500.0
+    floor: ClassVar[float] = 50.0
+    branches: ClassVar[Mapping[str, float | str]] = {
+        "held": 13.0, "paused": 38.0,
+        "unheard": "whoever acts has read what people say in that very pass: only a look that was late would get there",
+    }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._held: set[str] = set()
+        self._kept: set[tuple[str, int]] = set()  # case and step that a hold or a pause kept from going on
         self._asked: dict[str, float] = {}  # case -> when a person said hold, and nothing else since
         self._did: list[tuple[Fact, str]] = []
 
@@ -108,17 +122,25 @@ class HoldObeyed(Checker):
             self._asked.pop(str(fact.detail["case"]), None)
         if fact.kind in ("treat-start", "cordon", "drain"):
             self._did += [(fact, case_of(fact))] if not waited_s(fact) else []
-            heard = fact.t - waited_s(fact) - self._asked.get(case_of(fact), fact.t) <= HEARD_S
-            self.expect(heard, fact, f"{fact.kind} of {fact.node} although a person had {case_of(fact)} held")
+            if (asked := self._asked.get(case_of(fact))) is not None:
+                words = f"{fact.kind} of {fact.node} although a person had {case_of(fact)} held"
+                self.expect(fact.t - waited_s(fact) - asked <= HEARD_S, fact, words, "unheard")
 
     def moment(self) -> None:
         """Held before this turn and still held after it: nothing may have been done in between."""
         held = {c.id for c in self.judge.open if c.held or c.paused}
-        self.exercised += len(held & self._held)
+        self._note_kept(held & self._held)
         for fact, case in self._did:
             if case in self._held and case in held:
                 self.complain(fact, f"{fact.kind} of {fact.node} although {case} was held")
         self._held, self._did = held, []
+
+    def _note_kept(self, held: set[str]) -> None:
+        """Cases that would go on but for that, each step of theirs once."""
+        for case in self.judge.open:
+            if case.id in held and case.phase in GOES_ON and (case.id, case.step) not in self._kept:
+                self._kept.add((case.id, case.step))
+                self.looked("held" if case.held else "paused")
 
 
 class OptedOut(Checker):
