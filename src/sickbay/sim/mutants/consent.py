@@ -160,7 +160,7 @@ CONSENT: tuple[Mutant, ...] = (
     ),
     *(
         Mutant(f"the window of {v} is not counted", _uncounted(v), drawn=f"{{ {v} = ", only="FewInAWindow")
-        for v in (Verb.CORDON, Verb.RESET_GPU, Verb.REBOOT)
+        for v in (Verb.CORDON, Verb.DRAIN, Verb.RESET_GPU, Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE)
     ),
     Mutant(
         "jobs are hurt without limit",
@@ -172,6 +172,7 @@ CONSENT: tuple[Mutant, ...] = (
     Mutant("no limit of the fleet", _without_scope("fleet"), drawn="policy.max_out_fleet = ", only="WithinLimits"),
     Mutant("no limit of a pool", _without_scope("pool:"), drawn="policy.max_out = 0", only="WithinLimits"),
     Mutant("no limit of a rack", _without_scope("rack:"), drawn="policy.max_out_rack = ", only="WithinLimits"),
+    Mutant("no limit of a domain", _without_scope("domain:"), drawn="policy.max_out_domain = ", only="WithinLimits"),
     Mutant("a limit of none lets one through", wrap_("core.admit", "room", _zero_is_some), drawn='= "0%"'),
     # what people allow
     *(

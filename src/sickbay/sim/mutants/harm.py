@@ -7,6 +7,7 @@ from typing import Any
 
 from sickbay.model import Event, Phase, RecoveryPhase, Verb, When
 from sickbay.sim.mutants.patch import Mutant, Patch, all_, rule_, set_, wrap_
+from sickbay.sim.outsiders import SOURCES
 
 
 def _waits_for_nothing(old: Any) -> Any:
@@ -32,6 +33,31 @@ def _one_attempt(old: Any) -> Any:
         return old(s, r, replace(policy, barren_limit=1), now)
 
     return waiting
+
+
+def _two_attempts(old: Any) -> Any:
+    def waiting(s: Any, r: Any, policy: Any, now: Any) -> Any:
+        return old(s, r, replace(policy, barren_limit=min(2, policy.barren_limit)), now)
+
+    return waiting
+
+
+def _all_urgent(old: Any) -> Any:
+    """What can wait is written down as what cannot."""
+    return lambda d, ceilings: replace(old(d, ceilings), when=When.NOW)
+
+
+def _as_the_agent_said(old: Any) -> Any:
+    """Whatever an outsider said, the record has it from the node's own agent."""
+    return lambda d, ceilings: replace(d, source="agent") if d.source in SOURCES else old(d, ceilings)
+
+
+def _no(*args: Any) -> bool:
+    return False
+
+
+def _nothing_asked(*args: Any) -> dict[str, str]:
+    return {}
 
 
 def _as_if_collected(old: Any) -> Any:
@@ -103,6 +129,15 @@ HARM: tuple[Mutant, ...] = (
            only="WithinLimits"),
     Mutant("a job has one attempt", rule_("core.recover", RecoveryPhase.WAITING_FOR_CAPACITY, _one_attempt),
            only="NoJobGivenUp"),
+    Mutant("a job has two attempts", rule_("core.recover", RecoveryPhase.WAITING_FOR_CAPACITY, _two_attempts),
+           only="NoJobGivenUp"),
+    # Either alone is made good by the other: the brain looks before it asks, and has the door look once more.
+    Mutant("what was refuted is treated all the same", all_(
+        set_("core.phases", "is_refuted", _no), set_("core.steps", "_unless_ready", _nothing_asked)),
+        only="FreshEvidence"),
+    Mutant("what can wait is written down as urgent", wrap_("core.witness", "bounded", _all_urgent),
+           drawn='policy.windows = ["Sun', only="InMaintenance"),
+    Mutant("whatever outsiders said, the agent did", wrap_("core.witness", "bounded", _as_the_agent_said)),
     Mutant("evidence is believed to be there", rule_("core.phases", Phase.COLLECTING, _as_if_collected),
            only="EvidenceFirst"),
     Mutant("a hold is not heard", _is_not_heard("hold"), only="HoldObeyed"),
