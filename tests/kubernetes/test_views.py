@@ -260,6 +260,18 @@ def test_nobody_can_tell_whether_a_pod_is_stuck_on_a_node_that_does_not_answer()
     assert (found.jobs, found.stuck) == (("train/pod/a",), ())
 
 
+def test_a_kubelet_that_is_back_has_its_whole_grace_to_end_what_was_given_up() -> None:
+    """Two hours later it was called stuck as soon as its node was Ready again: nobody waited for its end."""
+    clock = StageClock()
+    memory, gone = Memory(clock), node_of(conditions=[{"type": "Ready", "status": "Unknown"}])
+    shown(gone, pod_of("a", leaving=True), memory=memory)
+    clock.passed += 7_200
+    back = shown(node_of(), pod_of("a", leaving=True), memory=memory)
+    assert (back.jobs, back.stuck) == (("train/pod/a",), ())
+    clock.passed += 30 + STUCK_S + 1
+    assert shown(node_of(), pod_of("a", leaving=True), memory=memory).stuck == ("train/pod/a",)
+
+
 def test_how_long_a_pod_has_been_leaving_is_what_we_watched_not_what_another_clock_says() -> None:
     """Its deletionTimestamp may be years old, or in the future: no two machines' clocks are compared."""
     assert shown(node_of(), pod_of("a", leaving=True)).stuck == ()

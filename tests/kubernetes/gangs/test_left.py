@@ -139,6 +139,7 @@ def stamp(at: float) -> str:
         (AT - STUCK_S + 1.0, 0.0, False),
         (AT - 7200.0, AT - 10.0, False),  # given up two hours ago; its kubelet has heard of it ten seconds ago
         (AT - 7200.0, AT - STUCK_S - 31.0, True),
+        (AT - 7200.0, AT + 7200.0, True),  # its clock is wrong: no job waits for that
     ],
 )
 def test_of_a_node_that_is_back_the_grace_of_its_ranks_begins_when_it_is_ready(

@@ -110,14 +110,16 @@ def lodged(
     """(jobs that live here, jobs whose pods cannot be killed, seconds until the next pod counts as one of those).
 
     A pod long past its grace period on a node that answers has a process that no signal ends. On a node that does not
-    answer nobody can tell, and it still counts as living there.
+    answer nobody can tell, and it still counts as living there: its kubelet, once back, has its whole grace again.
     """
     jobs: set[str] = set()
     stuck: set[str] = set()
     due: float | None = None
     for tenant in tenants:
-        left = tenant.grace_s + STUCK_S - memory.leaving_s(tenant.uid) if tenant.leaving else None
-        if left is not None and left <= 0 and ready:
+        if tenant.leaving and not ready:
+            memory.forget_pod(tenant.uid)
+        left = tenant.grace_s + STUCK_S - memory.leaving_s(tenant.uid) if tenant.leaving and ready else None
+        if left is not None and left <= 0:
             stuck.add(known_as(tenant.job))
             continue
         jobs.add(known_as(tenant.job))

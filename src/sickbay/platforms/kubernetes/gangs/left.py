@@ -67,11 +67,12 @@ def where(pods: Iterable[PodObject]) -> str:
 
 
 def is_stuck(site: Site, pod: PodObject, node: NodeObject) -> bool:
-    """Long beyond its grace under a kubelet that has had the time to end it: of a node that is back, since it is."""
-    grace = pod.metadata.deletion_grace_period_seconds
+    """Long beyond its grace under a kubelet that has had the time to end it: of a node that is back, since it is. (By
+    that node's own clock; of one that is wrong the node's view knows better, which core asks first: views.lodged.)"""
+    grace, now = pod.metadata.deletion_grace_period_seconds, site.server_now()
     asked = _time(pod.metadata.deletion_timestamp)
     back = _ready_since(node) + (GRACE_S if grace is None else grace)
-    return asked > 0 and site.server_now() - max(asked, back) > STUCK_S
+    return asked > 0 and now - max(asked, back if _ready_since(node) <= now else 0.0) > STUCK_S
 
 
 def _ready_since(node: NodeObject) -> float:
