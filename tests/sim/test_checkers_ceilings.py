@@ -56,8 +56,9 @@ def test_a_record_that_has_an_outsiders_word_from_somebody_stronger_convinces_no
     assert after(record, said=(truth,)) == ["WithinCeilings"]
 
 
-def test_what_nobody_ever_said_is_nobodys_word() -> None:
-    assert after(told("gpu-lost", "xid.79", "agent"), said=()) == ["WithinCeilings"]
+@pytest.mark.parametrize("source", ["agent", "monitor", "operator"])
+def test_what_nobody_ever_said_is_nobodys_word(source: str) -> None:
+    assert after(told("gpu-lost", "xid.79", source), said=()) == ["WithinCeilings"]
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,7 @@ class Told:
             return d.code in self.printed(name)
         if d.source in SOURCES:
             return (d.source, d.code) in self._outside[name]
-        return d.code.startswith(MONITOR) or not self._is_known(d.code, name)
-
-    def _is_known(self, code: str, node: str) -> bool:
-        return code in self.printed(node) or code in {known for _, known in self._outside[node]}
+        return d.code.startswith(MONITOR)
 
     def when(self, d: Diagnosis, node: str) -> When:
         """How long it may wait, by the catalog's rows for what was said of it: a diagnosis may say later, and sooner
