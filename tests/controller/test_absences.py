@@ -120,8 +120,18 @@ def test_a_person_approves_replace_for_all_of_them() -> None:
     shift = go(a_shift(max_out=Limit(), max_out_fleet=Limit()), *NAMES[:5]).passes(HOUR)
     orders(shift, "approve", verb="REPLACE")
     shift.passes(3 * HOUR)  # some REPLACE wait: windows still hold
-    assert {a.place.node for a in shift.door.called(Verb.REPLACE)} == set(NAMES[:5])
-    assert shift.door.called(Verb.REBOOT) == []
+    assert sorted(a.place.node for a in shift.door.called(Verb.REPLACE)) == sorted(NAMES[:5])
+    old = {f"i-{name}" for name in NAMES}
+    assert not [a for a in shift.door.called(Verb.REBOOT) if a.before.instance in old]
+
+
+def test_a_successor_that_does_not_answer_either_is_a_node_like_any_other() -> None:
+    """Each was given back for another one, hour after hour, by one approval."""
+    shift = go(a_shift(max_out=Limit(), max_out_fleet=Limit()), *NAMES[:5]).passes(HOUR)
+    orders(shift, "approve", verb="REPLACE")
+    shift.passes(3 * HOUR)
+    later = [a for a in shift.door.called(Verb.REBOOT) if a.before.instance == "i-n00+"]
+    assert [a.key.partition("/")[0] for a in later] == ["n00.2"]
 
 
 def a_careful_shift(**policy: Any) -> Shift:
