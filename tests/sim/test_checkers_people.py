@@ -202,6 +202,25 @@ def test_who_approves_the_exchange_of_an_absence_means_those_who_do_not_answer_t
     assert bool(complaints(ward, "HealthyLeftAlone")) == (complained and node == NODE)
 
 
+@pytest.mark.parametrize(("ours", "complained"), [(True, True), (False, False)])
+def test_a_person_who_opens_a_node_ends_the_case_in_which_it_was_to_be_exchanged_if_there_was_one(
+    ours: bool, complained: bool
+) -> None:
+    """Who takes back a cordon of their own says nothing about that."""
+    ward = unwatched(approval=("REPLACE",))
+    ward.world.network.cut(names(0, 8), "control", 7200.0)
+    ward.passes(600.0)
+    ward.world.note("person", "", act="approve", by="bob", case="absence.1", verb="REPLACE")
+    if ours:
+        closes(ward, n=1)
+    else:
+        ward.world.people.cordon(NODE)
+    ward.world.people.uncordon(NODE)
+    ward.world.nodes[NODE].mark = ""
+    treats(ward, n=2)
+    assert bool(complaints(ward, "Approved")) == complained
+
+
 def test_an_exchange_that_was_approved_for_an_absence_is_one() -> None:
     ward = unwatched(approval=("REPLACE",))
     ward.world.network.cut(names(0, 8), "control", 7200.0)

@@ -41,7 +41,7 @@ class Given:
     def __init__(self) -> None:
         self._cases: set[tuple[str, str]] = set()
         self._silent: set[str] = set()
-        self._exchanged: dict[str, str] = {}  # node -> the case in which it was used, once it was
+        self._exchanged: dict[str, str] = {}  # node -> its next case, once that has begun
 
     def fact(self, fact: Fact) -> None:
         act = fact.detail.get("act") if fact.kind == "person" else ""
@@ -54,9 +54,11 @@ class Given:
             self._cases = {each for each in self._cases if each[0] != fact.detail["case"]}
         if fact.kind == "not-ready":
             self._silent.add(fact.node)
-        if fact.kind == "ready" or act == "uncordon":
+        if fact.kind == "ready":
             self._silent.discard(fact.node)
             self._exchanged.pop(fact.node, None)
+        if fact.kind == "cordon" and fact.node in self._exchanged:
+            self._exchanged[fact.node] = self._exchanged[fact.node] or case_of(fact)
 
     def covers(self, case: str, verb: str, node: str) -> bool:
         if (case, verb) in self._cases:
