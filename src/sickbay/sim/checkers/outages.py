@@ -291,7 +291,7 @@ class OneAttemptWrites(Checker):
 class OwnersTold(Checker):
     """An owner whose job waits for ranks that nobody reaches hears within minutes why, and how to end that."""
 
-    floor: ClassVar[float] = 7.0
+    floor: ClassVar[float] = 5.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

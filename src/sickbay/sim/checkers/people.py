@@ -148,7 +148,7 @@ class OptedOut(Checker):
     it is not closed, emptied, examined or treated. What was sent to it before and waits in a line is taken back. The
     label goes with the node's object, and comes back with a restored one."""
 
-    floor: ClassVar[float] = 11.0
+    floor: ClassVar[float] = 7.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
