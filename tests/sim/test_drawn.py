@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from sickbay.settings import Limit, Policy, Settings
+from sickbay.settings import ControllerSettings, Limit, Policy, Settings
 from sickbay.settings_rules import ACTS, hints, range_of
 from sickbay.sim import drawn
 
@@ -96,3 +96,9 @@ def test_the_calm_is_as_long_as_a_case_needs_for_all_its_deadlines() -> None:
     brisk = Settings(policy=Policy(waiting_s=3600.0, queued_s=3600.0, quiet_s=0.0))
     assert drawn.calm_s(brisk) < 12 * 3600.0 < drawn.calm_s(Settings())
     assert drawn.calm_s(Settings()) == drawn.LONGEST_CALM_S < 48 * 3600.0 < drawn.calm_s(Settings(), soak=True)
+
+
+def test_a_soak_with_twenty_passes_a_second_sits_out_no_more_than_other_seeds() -> None:
+    """Sixty hours of them took more than four minutes a seed (100168)."""
+    quick = Settings(controller=ControllerSettings(idle_period_s=0.05))
+    assert drawn.calm_s(quick, soak=True) == drawn.calm_s(quick) == drawn.LONGEST_CALM_S

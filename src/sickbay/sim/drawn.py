@@ -230,6 +230,7 @@ CHAIN = (
 )
 REST_S = 4 * 3600.0  # treatments themselves, and what follows from the first case
 LONGEST_CALM_S, SOAKED_CALM_S = 16 * 3600.0, 60 * 3600.0
+QUICK_S = 1.0  # a pass more often than that: sixty hours of twenty a second cost minutes and show nothing more
 
 
 def calm_s(settings: Settings, *, soak: bool = False) -> float:
@@ -237,4 +238,5 @@ def calm_s(settings: Settings, *, soak: bool = False) -> float:
     only; elsewhere the judge lets a case wait as long as its deadline is ahead."""
     policies = (settings.policy, *settings.pools.values())
     chain: float = max(sum(getattr(policy, name) for name in CHAIN) + policy.quiet_s for policy in policies)
-    return min(SOAKED_CALM_S if soak else LONGEST_CALM_S, chain + REST_S)
+    is_quick = min(settings.controller.period_s, settings.controller.idle_period_s) < QUICK_S
+    return min(SOAKED_CALM_S if soak and not is_quick else LONGEST_CALM_S, chain + REST_S)
