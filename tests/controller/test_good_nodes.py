@@ -65,6 +65,19 @@ def test_a_suspect_is_taken_when_nothing_better_is_free_and_its_good_hours_are_c
     assert restarted(NodeRecord(SPARE, **held), NodeRecord(GOOD, **held)) == ("node-0000", SPARE)
 
 
+def test_jobs_that_look_for_nodes_in_the_same_pass_take_different_ones() -> None:
+    run = SimRun(World(5, 6, silent_failure=0.0, provider_tells=True), Settings(policy=Policy(max_verb="REPLACE")))
+    for job, nodes in (("llama", ("node-0000", "node-0001")), ("mixtral", ("node-0002", "node-0003"))):
+        run.world.submit(JobSpec(job, nodes, checkpoint_every=6, init_s=10.0))
+    run.add_brain()
+    run.run_for(1_200.0)
+    run.world.network.cut(["node-0001", "node-0003"], "power")
+    run.run_for(900.0)
+    places = [fact for fact in run.world.log if fact.kind == "place" and fact.detail["attempt"] == 2]
+    taken = [name for fact in places for name in str(fact.detail["nodes"]).split(",")]
+    assert sorted(taken) == ["node-0000", "node-0002", "node-0004", "node-0005"]
+
+
 def test_good_hours_under_load_end_a_suspicion_in_a_running_fleet() -> None:
     run = SimRun(World(5, 2), Settings())
     run.store.create(NodeRecord("node-0000", doubts=(Doubt("", 1, "it came back"),)))
