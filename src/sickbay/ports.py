@@ -88,8 +88,8 @@ class Platform(Protocol):
         """One node, read directly and never from a cache; None if the object is not there."""
 
     def ask_after(self, node: str, instance: str) -> None:
-        """A node with an open case that `observe` does not show: if its machine no longer exists, every sink is told so
-        (NodeDeleted, gone), now or later. It may have gone while nobody watched."""
+        """A node with an open case, or with ranks out of reach, that `observe` does not show: if its machine no longer
+        exists, every sink is told so (NodeDeleted, gone), now or later. It may have gone while nobody watched."""
 
     def perform(self, action: Action) -> Outcome:
         """Answer within 10 s and never raise for an operating error. Idempotent by `action.key`.

@@ -320,6 +320,22 @@ def test_an_owners_word_about_ranks_out_of_reach_is_no_leave_for_another_day() -
     assert w.facts("two-attempts") == []
 
 
+def test_a_machine_that_is_gone_for_good_hides_no_ranks_from_the_next_leader_whatever_its_successor_is_called() -> None:
+    """The next one waited for ever for a node that there was no more (seed 66)."""
+    w = ward(32)
+    w.world.provider.renames = True
+    w.submit(nodes=names(0, 2))
+    w.passes(HOUR)
+    w.world.network.cut(names(0, 8), "both", for_s=12 * HOUR)
+    w.until(lambda: any("out of reach" in n.title for n in w.run.mailbox.notices), HOUR)
+    w.crash(back_after=900.0)
+    w.passes(30.0)
+    for name in names(0, 2):
+        w.world.people.terminate(name, successor_after_s=1800.0)
+    w.until(lambda: w.world.jobs["llama"].attempt == 2, 2 * HOUR)
+    assert w.facts("two-attempts") == []
+
+
 def test_members_are_not_closed_however_soon_a_node_counts_as_unreachable() -> None:
     w = ward(unreachable_s=1.0)
     w.passes(600.0)

@@ -140,6 +140,7 @@ class JobDesk(Asking):
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
             unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
+            machines=self._view.machines(away),
             powerless=tuple(n for n in away if not reach.may_hide_ranks(self._view.nodes.get(n))),
             ending=self._ending(job) if waiting and job else (),
             outage=self._outage(recovery, away, now) if recovery and waiting else "",

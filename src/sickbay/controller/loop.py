@@ -134,6 +134,10 @@ class Controller:
         for case in self.view.open_cases():
             if case.instance and case.node not in self.view.nodes:
                 self._platform.ask_after(case.node, case.instance)
+        for stored in self.view.recoveries.values():  # a machine that is gone may hide no rank, whatever its successor
+            for node, machine in stored.value.hidden.items():  # is called
+                if stored.value.told_of == stored.value.attempt and node not in self.view.nodes:
+                    self._platform.ask_after(node, machine)
 
     def _receive(self, item: Change | Answer) -> None:
         if isinstance(item, NodeChanged):

@@ -213,6 +213,7 @@ class View:
         self._deleted[change.name] = change.version
         if change.gone:
             self.gone.add(change.name)
+            self.touched_jobs.update(dict.fromkeys(sorted(self.waiting_jobs)))  # no rank writes there any more
         self.touch_node(change.name)
 
     def _forget(self, name: str) -> None:
@@ -232,6 +233,11 @@ class View:
         work may go on there until its provider says that it is gone."""
         lost = {name: self._was_away[name][1] for name in names if name in self._was_away and name not in self.gone}
         return lost | {name: self.away[name] for name in names if name in self.away}
+
+    def machines(self, names: Iterable[str]) -> dict[str, str]:
+        """What stands, or stood, behind each of them."""
+        there = {name: self.nodes[name].instance for name in names if name in self.nodes}
+        return {name: self._was_away[name][0] for name in names if name in self._was_away} | there
 
     def put_job(self, job: Job) -> None:
         old = self.jobs.get(job.id)

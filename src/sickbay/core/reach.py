@@ -76,7 +76,8 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     ]
     key = f"{job.id}/{job.attempt}/out-of-reach"
     notice = Notice(key, "warning", f"{job.id}: some of its nodes are out of reach", "\n".join(body), "", now.wall)
-    return replace(r, told_of=job.attempt, notices=(*r.notices, notice)[-8:])
+    machines = {node: s.machines[node] for node in lost[:MOST_BEHIND] if s.machines.get(node)}
+    return replace(r, told_of=job.attempt, hidden=machines, notices=(*r.notices, notice)[-8:])
 
 
 def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:

@@ -142,6 +142,7 @@ class JobSlice:
     on_demand: bool | None = None  # are its nodes made when work waits for them? None: none of them is to be seen
     doubts: Mapping[str, Trust] = field(default_factory=dict)  # of those, the ones under suspicion
     unreachable: Mapping[str, float] = field(default_factory=dict)  # its nodes that do not answer -> since when
+    machines: Mapping[str, str] = field(default_factory=dict)  # those nodes -> their machines
     powerless: tuple[str, ...] = ()  # those that do not answer and have no power, by their provider's word
     ending: tuple[str, ...] = ()  # those that answer and still show it: ranks of its last attempt end there
     outage: str = ""  # what it shares with others and fails by: no attempt is spent on it
