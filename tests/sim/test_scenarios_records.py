@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.model import Case, Ledger, Phase, Recovery
+from sickbay.model import Case, Ledger, NodeRecord, Phase, Recovery
 from sickbay.settings import ControllerSettings, Limit
 from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward, a_policy, names
@@ -230,3 +230,23 @@ def test_the_number_of_a_common_cause_is_not_used_again_whose_record_was_deleted
     after = ward.case("rack=rack-001")
     assert after is not None
     assert after.id == "rack=rack-001.2"
+
+
+def test_the_numbers_of_a_node_go_on_though_its_records_were_deleted_one_after_the_other() -> None:
+    """The archive still has its last case; `.1`, which was deleted before, was opened a second time (seed 81)."""
+    ward = Ward()
+    store = ward.run.store
+    assert isinstance(store, MemoryStore)
+    ward.world.strike("gpu_lost_79", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.case(SICK) is not None)
+    store.lose(Case, f"{SICK}.1")
+    ward.until(lambda: [case.id for case in store.history(Case)] == [f"{SICK}.2"])
+    ward.passes(600.0)
+    ward.crash(back_after=60.0)
+    store.lose(NodeRecord, SICK)
+    ward.passes(120.0)
+    ward.world.strike("gpu_lost_79", SICK, 1, cure="reboot")
+    ward.until(lambda: ward.case(SICK) is not None)
+    case = ward.case(SICK)
+    assert case is not None
+    assert case.id == f"{SICK}.3"

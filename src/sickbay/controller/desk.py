@@ -204,6 +204,8 @@ class Desk(Asking):
             view.read_again.discard(name)
         ctx = self._context(case.pool if case else (node.pool if node else "default"), now)
         s, decision = self._judge(s, ctx)
+        if case is None and decision.case is not None and name not in view.records:
+            s, decision = self._numbered_on(s, decision, ctx)
         self._commands.pop(name, None)
         return self._commit(name, s, decision, ctx)
 
@@ -217,6 +219,14 @@ class Desk(Asking):
         decide(replace(s, commands=()), ctx)
         s = replace(s, commands=tuple(c for c in s.commands if self._can_be_obeyed(c, s, ctx)))
         return s, decide(s, ctx)
+
+    def _numbered_on(self, s: NodeSlice, decision: Decision, ctx: Context) -> tuple[NodeSlice, Decision]:
+        """Nothing is known of this node: that may be because somebody deleted its record, and the number of its last
+        case with it. The archive still has that."""
+        last_n = self._records.last_ended(s.record.node)
+        if not last_n:
+            return s, decision
+        return self._judge(replace(s, record=replace(s.record, last_n=last_n)), ctx)
 
     def _can_be_obeyed(self, c: Command, s: NodeSlice, ctx: Context) -> bool:
         if self._containment.run("command", _named(c), ctx.now, lambda: decide(replace(s, commands=(c,)), ctx)):

@@ -528,11 +528,11 @@ class Records:
             view.explained_no_more(open_case.value)
         self._never_repeat(name, known.value.last_n if known else 0)
         if record is None:
-            self._never_repeat(name, self._last_ended(name))
+            self._never_repeat(name, self.last_ended(name))
         self.reread.add(name)
         view.touch_node(name)
 
-    def _last_ended(self, name: str) -> int:
+    def last_ended(self, name: str) -> int:
         """The number of its last case in the archive: somebody may have removed the record that said it."""
         ended = patiently(lambda: list(self.store.history(Case, node=name, limit=1)))
         return rebuild.numbers(case.id for case in ended).get(name, 0)
