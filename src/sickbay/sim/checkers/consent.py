@@ -74,7 +74,7 @@ class Approved(Checker):
 
     floor: ClassVar[float] = 30.0
     branches: ClassVar[Mapping[str, float | str]] = {
-        "CORDON": 3.6, "DRAIN": 0.07, "RESET_GPU": 0.3, "REBOOT": 0.4, "POWER_CYCLE": 0.2, "REPLACE": 26.0,
+        "CORDON": 2.5, "DRAIN": 0.05, "RESET_GPU": 0.3, "REBOOT": 0.4, "POWER_CYCLE": 0.2, "REPLACE": 26.0,
     }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
@@ -132,7 +132,7 @@ class InMaintenance(Checker):
     """What can wait is done within the maintenance windows of its pool."""
 
     floor: ClassVar[float] = 1.0
-    branches: ClassVar[Mapping[str, float | str]] = {"cordon": 0.3, "treatment": 0.07}
+    branches: ClassVar[Mapping[str, float | str]] = {"cordon": 0.3, "treatment": 0.05}
 
     def fact(self, fact: Fact) -> None:
         if fact.kind not in ("cordon", "treat-start") or self.world.nodes[fact.node].gate or "was" in fact.detail:

@@ -31,7 +31,7 @@ class EveryStateHasAnExit(Checker):
 
     floor: ClassVar[float] = 90.0
     branches: ClassVar[Mapping[str, float | str]] = {
-        "rest": 30.0, "mark": 28.0, "verdict": 10.0, "suspicion": 15.0, "faded": 5.0, "hold": 0.5, "breaker": 3.0,
+        "rest": 30.0, "mark": 28.0, "verdict": 10.0, "suspicion": 15.0, "faded": 5.0, "hold": 0.5, "breaker": 1.5,
         "job": "in the calm the jobs of a seed find their nodes, or are told; tests have it",
         "pause": "a storm's pauses end with it, within a day; tests have it",
     }  # fmt: skip

@@ -36,8 +36,8 @@ class FreshEvidence(Checker):
     branches: ClassVar[Mapping[str, float | str]] = {
         "return": 190.0,
         "absence": 20.0,
-        "boot": 1.0,
-        "cycle": 1.0,
+        "boot": 2.5,
+        "cycle": 0.4,
         "agents silent": "agents of a seed send no heartbeats (World.heartbeats): nobody could know of their silence",
         "booted since the look": "look and call are one instant here; the tests of each platform's door have it",
     }

@@ -98,8 +98,7 @@ class NoJobGivenUp(Checker):
 
     floor: ClassVar[float] = 60.0
     branches: ClassVar[Mapping[str, float | str]] = {
-        "shared": 50.0, "user code": 8.0, "limit": 1.0,
-        "unexplained": "two deaths in a row of one gang that nothing explains are rarer than this; tests have it",
+        "shared": 50.0, "user code": 6.0, "limit": 0.8, "unexplained": 0.1,
         "shared for long": "nothing shared lasts for half a day in a storm of eight hours; tests have it",
     }  # fmt: skip
 

@@ -240,7 +240,7 @@ class FewInAWindow(_Windowed):
 
     floor: ClassVar[float] = 300.0
     branches: ClassVar[Mapping[str, float | str]] = {
-        "CORDON": 130.0, "DRAIN": 0.07, "RESET_GPU": 50.0, "REBOOT": 60.0, "POWER_CYCLE": 23.0, "REPLACE": 34.0,
+        "CORDON": 130.0, "DRAIN": 0.05, "RESET_GPU": 50.0, "REBOOT": 60.0, "POWER_CYCLE": 23.0, "REPLACE": 34.0,
     }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
