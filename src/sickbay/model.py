@@ -782,6 +782,7 @@ class Recovery:
     spared: int = 0  # attempts in a row that were blameless, since it saved last
     left_at: float | None = None  # watch time at which its owner was told that it is not brought back
     left_with: tuple[str, ...] = ()  # the cases that were named then
+    pools: tuple[str, ...] = ()  # of its nodes, when they were last seen: they may all have other names by now
 
 
 @dataclass(frozen=True, slots=True)

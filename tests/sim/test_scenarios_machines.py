@@ -226,3 +226,20 @@ def test_what_a_person_approves_is_replaced_all_the_same_and_a_good_one_ends_the
     ward.passes(DAY)
     assert sent_away(ward)[-3:] == ["node-0009", "node-0009-1", "node-0009-2"]
     ward.is_sound()
+
+
+@pytest.mark.parametrize("with_a_new_leader", [False, True])
+def test_a_job_whose_every_node_has_a_successor_of_another_name_goes_on_in_its_own_pool(
+    with_a_new_leader: bool,
+) -> None:
+    """Its pool was that of its nodes; none of them was there any more, so it waited for nodes of another (seed 111)."""
+    ward = Ward(7, policy=a_policy(approval=()), pools={"default": 6, "own": 1}, store=MemoryStore())
+    ward.world.provider.renames = True
+    job = ward.submit("llama", ("node-0006",), pool="own")
+    ward.passes(600.0)
+    ward.world.strike("row_remap_failed_64", "node-0006", 2, cure="replace")
+    ward.until(lambda: ward.facts("joined", "node-0006-1"), within=DAY)
+    if with_a_new_leader:
+        ward.crash()
+    ward.until(lambda: job.live and job.nodes == ("node-0006-1",), within=DAY)
+    ward.ends_well()

@@ -83,7 +83,7 @@ class JobDesk(Asking):
             return
         s = self._slice(job_id, job, stored, now)
         self._note_frozen(job_id, s.paused)
-        d = recover.decide(s, self._settings.jobs, now, self._settings.cluster)
+        d = self._noted(recover.decide(s, self._settings.jobs, now, self._settings.cluster))
         if d.recovery is None:
             return
         patience = NOW if stored is None or s.commands else _patience(stored.value, d.recovery)
@@ -261,7 +261,22 @@ class JobDesk(Asking):
         return found
 
     def _pools(self, job: Job) -> set[str]:
-        return {self._view.nodes[n].pool for n in job.nodes if n in self._view.nodes} or {"default"}
+        """Of the nodes of its last attempt. Where each successor has a name of its own none of them may be there any
+        more: it waited for nodes of another pool, for ever (seed 111)."""
+        stored = self._view.recoveries.get(job.id)
+        known = set(stored.value.pools) if stored is not None else set[str]()
+        return self._seen_in(job.nodes) or known or {"default"}
+
+    def _seen_in(self, nodes: Sequence[str]) -> set[str]:
+        return {self._view.nodes[n].pool for n in nodes if n in self._view.nodes}
+
+    def _noted(self, d: JobDecision) -> JobDecision:
+        """With the pools of its nodes on record."""
+        r = d.recovery
+        seen = self._seen_in(r.nodes) if r is not None else set[str]()
+        if r is None or seen <= set(r.pools):
+            return d
+        return replace(d, recovery=replace(r, pools=tuple(sorted(seen))))
 
     def _is_good(self, name: str, pools: Set[str], now: Now) -> bool:
         node, known = self._view.nodes[name], self._view.records.get(name)
