@@ -74,7 +74,7 @@ class Approved(Checker):
 
     floor: ClassVar[float] = 30.0
     branches: ClassVar[Mapping[str, float | str]] = {
-        "CORDON": 2.5, "DRAIN": 0.05, "RESET_GPU": 0.3, "REBOOT": 0.4, "POWER_CYCLE": 0.2, "REPLACE": 26.0,
+        "CORDON": 1.5, "DRAIN": 0.05, "RESET_GPU": 0.3, "REBOOT": 0.4, "POWER_CYCLE": 0.2, "REPLACE": 26.0,
     }  # fmt: skip
 
     def __init__(self, judge: Judge) -> None:
