@@ -16,7 +16,7 @@ from functools import partial
 from math import ceil
 from random import Random
 
-from sickbay.errors import AlreadyExists
+from sickbay.errors import AlreadyExists, Unreadable
 from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Phase, Recovery
 from sickbay.sim import shape, storm
 from sickbay.sim.checkers import ALL, PENDING, Judge, branch_of
@@ -194,7 +194,7 @@ class Trial:
         swarm, self.mood.swarm = self.mood.swarm, type(self.mood.swarm)()
         try:
             self.run.store.create(value)
-        except AlreadyExists:
+        except (AlreadyExists, Unreadable):  # refused in words: it is there, or a newer version wrote the one that is
             pass
         finally:
             self.mood.swarm = swarm
@@ -215,7 +215,14 @@ class Trial:
         self._post(
             Pause("fleet", "alice", "change freeze", self.world.now, self.world.now + 3000.0 + self.clock.offset)
         )
-        self.world.after(3000.0, lambda: self.run.store.delete(Pause, "fleet"))
+        self.world.after(3000.0, self._end_pause)
+
+    def _end_pause(self) -> None:
+        """One that a newer version wrote nobody can end with this one: they try again."""
+        try:
+            self.run.store.delete(Pause, "fleet")
+        except Unreadable:
+            self.world.after(600.0, self._end_pause)
 
     def _approve(self) -> None:
         """People look every quarter of an hour who waits for their word, and give it: for the verb that is named."""
@@ -237,7 +244,7 @@ class Trial:
         self.clock.offset = 0.0
         self.world.silent_failure = dict.fromkeys(self.world.silent_failure, 0.0)
         self.world.reboot_hangs = 0.0
-        self.run.store.delete(Pause, "fleet")
+        self._end_pause()
         for brain in self.run.brains:
             brain.next_turn = min(brain.next_turn, self.world.now + 60.0)
         for stored in self.run.store.list(Case):
