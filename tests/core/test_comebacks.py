@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
-from sickbay.core import comebacks
+import pytest
+
+from sickbay.core import comebacks, phases
 from sickbay.model import NodeRecord, Past, Phase, Verb
 from tests.builders import a_case, a_diagnosis, a_policy
 
@@ -43,3 +47,14 @@ def test_a_replacement_is_counted_once_however_often_its_case_is_closed() -> Non
     once = comebacks.note(NodeRecord("n1"), case, 5.0)
     assert comebacks.note(once, case, 6.0).replaced.keys() == {case.id}
     assert comebacks.note(NodeRecord("n1"), replace(case, phase=Phase.DISMISSED), 5.0).replaced == {}
+
+
+@pytest.mark.parametrize("approval", [(), ("REPLACE",)])
+def test_a_person_who_is_asked_each_time_hears_that_another_replacement_brings_no_better_part(approval: Any) -> None:
+    """Asked for the plain word he gave it fourteen times: a provider handed the same part back each time (seed 32)."""
+    case, record = a_case(), NodeRecord("n1", replaced={"n1.1": 0.0, "n1.2": 1.0})
+    ctx = SimpleNamespace(policy=a_policy(approval=approval), now=SimpleNamespace(watch=DAY))
+    turn = cast(Any, SimpleNamespace(ctx=ctx, record=record, s=SimpleNamespace(returned=frozenset(), came_sick=0)))
+    assert "would bring no better part" in phases._for_a_person(turn, case, Verb.REPLACE)
+    approved = replace(case, approved=(Verb.REPLACE,))
+    assert phases._for_a_person(turn, approved, Verb.REPLACE) == ""

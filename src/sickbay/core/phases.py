@@ -231,11 +231,13 @@ def _for_a_person(turn: Turn, case: Case, verb: Verb) -> str:
     """A part that ends one job after another is not treated once more. Where the policy lets machines be replaced
     without asking, its owner has decided already."""
     policy = turn.ctx.policy
-    if verb is Verb.REPLACE and (verb in case.approved or verb not in policy.approval):
-        if verb in case.approved:
-            return ""
+    if verb is Verb.REPLACE and verb in case.approved:
+        return ""
+    if verb is Verb.REPLACE:  # also where a person is asked each time: he was not told that it brings no better part
         again = comebacks.why_not_again(turn.record, case, turn.s.returned, policy, turn.ctx.now.watch)
-        return again or successors.why_not(case, turn.s.came_sick)
+        again = again or successors.why_not(case, turn.s.came_sick)
+        if again or verb not in policy.approval:
+            return again
     return suspicion.needs_a_person(turn.record, [d.part for d in case.diagnoses], turn.ctx.now.watch)
 
 
