@@ -586,3 +586,19 @@ def test_a_row_of_sick_machines_that_a_person_goes_on_with_is_theirs() -> None:
     ward.world.note("person", "", act="approve", case=f"{NODE}-3.1", verb="REPLACE")
     came_sick(ward, f"{NODE}-3", 7)
     assert not [v for v in ward.judge.violations if "in a row" in v]
+
+
+def test_treatments_and_faults_are_counted_by_place_also_where_successors_have_names_of_their_own() -> None:
+    """A part that came back under another name had its fault counted under the old one (seed 436)."""
+    ward = renaming()
+    ward.world.strike("row_remap_failed_64", NODE, 2, cure="replace")
+    came_sick(ward, NODE, 7)
+    for n in range(8):
+        ward.world.treatments.begin(f"{NODE}-1.1/{n}", Verb.RESET_GPU, ward.world.nodes[f"{NODE}-1"])
+        ward.passes(600.0)
+    assert not [v for v in ward.judge.violations if "was treated" in v]
+    for n in range(8, 20):
+        ward.world.treatments.begin(f"{NODE}-1.1/{n}", Verb.RESET_GPU, ward.world.nodes[f"{NODE}-1"])
+        ward.passes(600.0)
+    ward.judge.look()
+    assert [v for v in ward.judge.violations if "was treated" in v]

@@ -64,7 +64,8 @@ class DisruptionsBounded(Checker):
         if fact.kind == "cordon" and fact.detail["sick"]:
             self._touched.add(fact.node)
         self._befell[fact.node] += by_person or fact.kind in BEFALLS or fact.kind == "order"
-        self._faults[fact.node] += by_person or fact.kind in ("fault", "boot-hung") or self._is_order(fact)
+        faults = by_person or fact.kind in ("fault", "boot-hung") or self._is_order(fact)
+        self._faults[self._place(fact.node)] += faults
         if fact.kind == "treat-start":
             self._judge_treatment(fact)
         if fact.kind in VERBS and fact.node:
@@ -73,10 +74,17 @@ class DisruptionsBounded(Checker):
     def _judge_treatment(self, fact: Fact) -> None:
         untouched = f"{fact.node} was treated though nothing had ever happened to it"
         self.expect(fact.node in self._touched, fact, untouched)
-        self._treated[fact.node] += 1
-        most = FREE + EACH * self._faults[fact.node]
-        words = f"{fact.node} was treated {self._treated[fact.node]} times for {self._faults[fact.node]} faults"
-        self.expect(self._treated[fact.node] <= most, fact, words)
+        place = self._place(fact.node)
+        self._treated[place] += 1
+        most = FREE + EACH * self._faults[place]
+        words = f"{fact.node} was treated {self._treated[place]} times for {self._faults[place]} faults"
+        self.expect(self._treated[place] <= most, fact, words)
+
+    def _place(self, name: str) -> str:
+        """Whose place it took, where successors have names of their own: a part comes back with its fault under another
+        name (seed 436)."""
+        node = self.world.nodes.get(name) or self.world.nodes.former.get(name)
+        return (node.place or name) if node is not None else name
 
     def _judge_verb(self, fact: Fact) -> None:
         done, befell = self._did[fact.node, fact.kind] + 1, self._befell[fact.node]
