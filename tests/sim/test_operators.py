@@ -10,7 +10,7 @@ import pytest
 
 from sickbay.cli import wishes
 from sickbay.model import Absence, Case, Command, NodeRecord, Pause, Phase, Recovery, RecoveryPhase
-from sickbay.sim import operators
+from sickbay.sim import backup, operators
 from sickbay.sim.jobs import JobSpec
 from sickbay.sim.storm import Sky
 from sickbay.sim.world import World
@@ -122,6 +122,30 @@ def test_who_pauses_what_is_paused_already_writes_it_over() -> None:
     sky.world.run_for(10.0)
     operators.pauses_pool(sky)
     assert [stored.value.since for stored in sky.store.list(Pause)] == [sky.world.now]
+
+
+def test_who_finds_a_pause_that_cannot_be_read_leaves_it_as_it_is_for_hands_are_off_already() -> None:
+    sky = a_sky()
+    operators.pauses_fleet(sky)
+    backup.written_by_a_newer(sky.store, Pause, "fleet")
+    before = len(sky.world.log)
+    assert not operators.pauses_fleet(sky)
+    assert len(sky.world.log) == before
+    assert [one.key for one in sky.store.unread()] == ["fleet"]
+
+
+def test_a_pause_that_cannot_be_read_is_removed_by_who_resumes_also_in_the_calm() -> None:
+    sky = a_sky()
+    for at, seed in enumerate((1, 2, 3, 4, 5, 6)):
+        sky.rng.seed(seed)
+        operators.pauses_pool(sky) if at % 2 else operators.pauses_node(sky)
+    for stored in sky.store.list(Pause):
+        backup.written_by_a_newer(sky.store, Pause, stored.value.scope)
+    assert sky.store.unread()
+    sky.world.run_for(20_000.0)  # those that were said to last have been resumed
+    operators.calm(sky.world, sky.store)
+    assert not sky.store.unread()
+    assert not sky.store.list(Pause)
 
 
 def test_a_label_goes_with_the_object_that_carried_it() -> None:

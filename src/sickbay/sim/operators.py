@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from sickbay.errors import Unreadable
 from sickbay.model import Case, Command, NodeRecord, Pause, Phase, Recovery, RecoveryPhase, Verb
 from sickbay.sim.backup import Records
 from sickbay.sim.world import World
@@ -62,7 +63,10 @@ def _pause(sky: Sky, scope: str) -> bool:
     if not _reaches(sky):
         return False
     now, lasts, by = sky.world.now, sky.rng.choice(LASTS_S), sky.rng.choice(WHO)
-    there = sky.store.get(Pause, scope)
+    try:
+        there = sky.store.get(Pause, scope)
+    except Unreadable:  # the command says: hands are off already
+        return False
     until = None if lasts is None or sky.rng.random() < 0.5 else now + lasts
     pause = Pause(scope, by, "storm: hands off", now, until)
     if there is None:
@@ -76,9 +80,17 @@ def _pause(sky: Sky, scope: str) -> bool:
 
 
 def _resume(world: World, store: Records, scope: str) -> None:
-    if store.get(Pause, scope) is not None and not world.services.is_away("api"):
+    if _is_paused(store, scope) and not world.services.is_away("api"):
         store.delete(Pause, scope)
         world.note("person", _node_in(scope), act="resume", scope=scope)
+
+
+def _is_paused(store: Records, scope: str) -> bool:
+    """Whoever may pause may also take back a pause that a newer Sickbay wrote and nobody can read."""
+    try:
+        return store.get(Pause, scope) is not None
+    except Unreadable:
+        return True
 
 
 def _node_in(scope: str) -> str:
@@ -326,7 +338,8 @@ def stands_in_line(sky: Sky) -> bool:
 
 def calm(world: World, store: Records) -> None:
     """Whoever said "hands off" takes it back, and whoever was away answers again."""
-    for scope in sorted(pause.value.scope for pause in store.list(Pause)):
+    unread = [one.key for one in store.unread() if one.kind is Pause]
+    for scope in sorted((*(pause.value.scope for pause in store.list(Pause)), *unread)):
         if scope != "fleet":  # that one sim/check.py ends, whoever wrote it
             _resume(world, store, scope)
     for name in sorted(world.nodes):
