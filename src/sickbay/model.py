@@ -752,7 +752,7 @@ class Recovery:
     blame: Blame | None = None
     because: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()  # nodes not to use again for this job
-    swap: bool = False  # the unknown-blame restart has been used, by an attempt that counts
+    swap: bool = False  # the unknown-blame restart has been used, by an attempt that counts, since it saved last
     job_step: int = 0  # last training step seen
     progressed: float = 0.0  # watch time of the last new step
     checkpoint_step: int = -1  # newest complete checkpoint known at the last restart

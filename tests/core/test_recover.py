@@ -391,7 +391,7 @@ def test_the_same_traceback_at_the_same_step_twice_is_the_users_code() -> None:
 
 
 def test_an_unexplained_failure_is_restarted_once_with_its_suspect_swapped_out() -> None:
-    r = answered(examining(), DEAD, Done(), verdict=MYSTERY, good=("n1", "n9"))
+    r = answered(examining(checkpoint_step=80), DEAD, Done(), verdict=MYSTERY, good=("n1", "n9"))
     assert (r.phase, r.blame, r.swap) == (P.RESTARTING, Blame.UNKNOWN, True)
     assert r.suspects == ("n2",)
     assert r.nodes == ("n1", "n9")
@@ -451,6 +451,16 @@ def test_a_second_unexplained_failure_on_a_node_that_answered_nobody_and_is_back
 def test_an_unexplained_failure_after_new_checkpoints_is_a_first_one_again() -> None:
     r = answered(examining(swap=True, checkpoint_step=40, barren=1), DEAD, Done(), verdict=MYSTERY)
     assert r.phase is P.WAITING_FOR_CAPACITY
+
+
+def test_what_failed_before_new_checkpoints_is_no_first_one_of_two_beside_a_death_that_was_explained() -> None:
+    """Its first attempt died and nothing explained it; the next ones saved. Hours later a machine was rebooted under
+    it, and the first death since then that nothing explained was given up as its second (seed 33)."""
+    first = answered(examining(checkpoint_step=40), DEAD, Done(), verdict=MYSTERY, good=("n1", "n9"))
+    assert (first.phase, first.swap) == (P.RESTARTING, False)
+    rebooted = examining(checkpoint_step=80, barren=1, swap=first.swap)
+    r = answered(rebooted, DEAD, Done(), verdict=MYSTERY, good=("n1", "n9"))
+    assert (r.phase, r.swap) == (P.RESTARTING, True)
 
 
 @pytest.mark.parametrize("outcome", [Failed("no agents"), Lost("?"), None])
