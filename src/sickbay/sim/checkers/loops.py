@@ -168,8 +168,9 @@ class LemonsKillFewJobs(Checker):
             self._blame(fact, host, sorted(parts), (str(fact.detail["job"]), int(fact.detail["attempt"])))
 
     def _blame(self, fact: Fact, node: SimNode, parts: Iterable[str], attempt: tuple[str, int]) -> None:
-        """Where the node's agent is bad nobody can know of it."""
-        for part in () if node.agent_fault else parts:
+        """Where the node's agent is bad nobody can know of it; nor do we look at how a job ended that is not ours."""
+        unknown = node.agent_fault or not self.world.jobs[attempt[0]].spec.managed
+        for part in () if unknown else parts:
             self._killed[part].setdefault(attempt, fact.t)
             count = len(self._killed[part])
             if attempt in self._ours:  # those that others placed there are known of too
