@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from sickbay.core import bystander
-from sickbay.model import Command, Finding, JobPhase, Notice, Pause, RankExit
+from sickbay.model import Case, Command, Finding, JobPhase, Notice, Pause, RankExit, Recovery
+from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_job, a_node, a_policy
 from tests.controller.door import Door, Shift
 
@@ -137,6 +139,45 @@ def test_each_pause_is_named_with_the_command_that_ends_it() -> None:
     (note,) = untouched(shift)
     assert "node n0 is paused by ann, without an end" in note.body
     assert "sickbay resume --node n0" in note.body
+
+
+class Moved(MemoryStore):
+    """A store across a network, in which somebody else moves each record once just before it says that people know."""
+
+    frugal = True
+
+    def __init__(self, *, moves: bool) -> None:
+        super().__init__()
+        self._moves = {Case, Recovery} if moves else set[type[Any]]()
+
+    def commit(self, value: Any, expect: int, epoch: int = 0, consumes: Sequence[str] = ()) -> int:
+        if type(value) in self._moves and _is_told(value):
+            self._moves.discard(type(value))
+            stored = self.get(type(value), value.id if isinstance(value, Case) else value.job)
+            assert stored is not None
+            super().commit(stored.value, expect, epoch)
+        return super().commit(value, expect, epoch, consumes)
+
+
+def _is_told(value: Any) -> bool:
+    if isinstance(value, Recovery):
+        return value.left_at is not None
+    return any(entry.event == bystander.TOLD for entry in value.journal)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_nobody_may_touch_is_told_once_whoever_leads_and_whoever_writes_meanwhile(moves: bool, dies: bool) -> None:
+    """Seeds 43, 63, 151 and 178: after a change of leaders, or where a record had been moved, people heard the same
+    words again within minutes."""
+    job = a_job(nodes=("n0",))
+    door, store = Door(a_node("n0", jobs=("llama",)), a_node("n1"), jobs=(job,)), Moved(moves=moves)
+    shift = Shift(door, store, policy=a_policy(max_verb="OBSERVE")).passes(60.0)
+    falls_ill(shift, "n0")
+    door.shows_job("llama", phase=JobPhase.FAILED, exits=(RankExit(0, "n0", 1, ("Traceback",)),))
+    shift.passes(120.0)
+    shift = (shift.successor() if dies else shift).passes(0.9 * HOUR)
+    assert sorted(note.title.split()[0] for note in untouched(shift)) == ["llama", "n0:"]
 
 
 @pytest.mark.parametrize(("told", "waits"), [((), 60.0), ((0.0,), 120.0), ((0.0,) * 20, HOUR), ((-HOUR,), 60.0)])

@@ -1,7 +1,7 @@
 """Who is left as he is because the policy or a pause keeps our hands off, gathered over passes and told once.
 
-Called by controller/desk.py. That people know is written on the records, so that a new leader does not say it again.
-It must never decide what is done about anybody.
+Called by controller/desk.py. That people know is written on the records at once, so that a new leader does not say it
+again. It must never decide what is done about anybody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sickbay.controller.records import Records
 from sickbay.controller.view import View
 from sickbay.core import bystander
 from sickbay.core.bystander import Seen
-from sickbay.core.keeping import LATER_S
+from sickbay.core.keeping import NOW
 from sickbay.core.turn import Context, Now
 from sickbay.model import NodeRecord, Notice, RecoveryPhase
 
@@ -28,12 +28,14 @@ class Bystander:
         self._view, self._records, self._context = view, records, context
         self._since: dict[tuple[bool, str], float] = {}  # job or node -> watch time since when it is to be told
         self._told: dict[str, list[float]] = defaultdict(list)  # group -> watch times of its messages
+        self._noted: dict[tuple[bool, str], tuple[Seen, Now]] = {}  # not yet seen to be on record
         self._look_at = float("-inf")
 
     def notices(self, now: Now) -> list[Notice]:
         if now.watch < self._look_at:
             return []
         self._look_at = now.watch + LOOK_S
+        self._note_again()
         seen = [*self._nodes(now), *self._jobs(now)]
         self._since = {_key(each): self._since.get(_key(each), now.watch) for each in seen}
         groups: dict[str, list[Seen]] = defaultdict(list)
@@ -48,7 +50,7 @@ class Bystander:
             return []
         self._told[group] = [*lately, now.watch]
         for each in seen:
-            (self._note_job if each.is_job else self._note_node)(each, now)
+            self._note(each, now)
         return bystander.notices(seen, now.watch, now.wall)
 
     # -- who
@@ -83,15 +85,49 @@ class Bystander:
 
     # -- that they were told
 
+    def _note(self, seen: Seen, now: Now) -> None:
+        self._noted[_key(seen)] = (seen, now)
+        (self._note_job if seen.is_job else self._note_node)(seen, now)
+
+    def _note_again(self) -> None:
+        """Where somebody else had moved the record, the note was dropped and the notice was not: people heard the same
+        words again within minutes (seeds 43, 178)."""
+        for key, (seen, at) in list(self._noted.items()):
+            if self._is_unread(seen):
+                continue
+            if self._is_dropped(seen, at):
+                self._note(seen, at)
+            else:
+                del self._noted[key]
+
+    def _is_unread(self, seen: Seen) -> bool:
+        return seen.name in self._view.off.jobs if seen.is_job else self._view.is_off(seen.name)
+
+    def _is_dropped(self, seen: Seen, at: Now) -> bool:
+        """From the same case, or the same story of the job: of another one nobody was told."""
+        if seen.is_job:
+            stored = self._view.recoveries.get(seen.name)
+            began = next((entry.at for entry in stored.value.journal), at.wall) if stored else at.wall
+            left = stored.value.left_at if stored else at.watch
+            return began < at.wall and (left is None or left < at.watch)
+        case, known = self._view.cases.get(seen.name), self._record(seen.name).told
+        return case is not None and case.value.id == seen.case and not _fresh(seen, at).keys() <= known.keys()
+
     def _note_node(self, seen: Seen, now: Now) -> None:
-        case = bystander.noted(self._view.cases[seen.name].value, now.wall)
-        self._records.put_case(case, False, (), patience=LATER_S)
-        self._records.put_record(replace(self._record(seen.name), told=seen.told), patience=LATER_S)
+        case, record = bystander.noted(self._view.cases[seen.name].value, now.wall), self._record(seen.name)
+        told = bystander.remembered(record.told, _fresh(seen, now))
+        self._records.put_case(case, False, (), patience=NOW)
+        self._records.put_record(replace(record, told=told), patience=NOW)
 
     def _note_job(self, seen: Seen, now: Now) -> None:
         left = bystander.left(self._view.recoveries[seen.name].value, seen.cases, now.watch)
-        self._records.put_recovery(left, False, patience=LATER_S)
+        self._records.put_recovery(left, False, patience=NOW)
 
 
 def _key(seen: Seen) -> tuple[bool, str]:
     return (seen.is_job, seen.name)
+
+
+def _fresh(seen: Seen, now: Now) -> dict[str, float]:
+    """Of what its record remembers: what people were told then."""
+    return {key: at for key, at in seen.told.items() if at == now.watch}

@@ -71,15 +71,20 @@ def of_case(case: Case, record: NodeRecord, ctx: Context, pause: Pause | None, j
     faults = _untold(case, record, kind, ctx.now.watch)
     if not faults or ctx.now.watch < triage.settles_at(case, record, ctx.policy):
         return None
-    told = {**record.told, **{f"{kind}/{fault}": ctx.now.watch for fault in faults}}
+    told = remembered(record.told, {f"{kind}/{fault}": ctx.now.watch for fault in faults})
     urgent = triage.soonest(case.diagnoses) is When.NOW and bar.group != CUT_OFF
     lines = (*_work(case, jobs), f"Sickbay would: {', then '.join(_steps(case))}.")
     news = [d for d in case.diagnoses if d.fault in faults]  # the worst of all was told as news each time
     return Seen(
         case.node, explain.headline(news, ctx.catalog), urgent, bar,
         tuple(quote for d in news for quote in d.because[:1])[:3], lines, case.id,
-        told=dict(sorted(told.items(), key=lambda kv: kv[1])[-MOST_TOLD:]),
+        told=told,
     )  # fmt: skip
+
+
+def remembered(told: Mapping[str, float], fresh: Mapping[str, float]) -> dict[str, float]:
+    """With what people were told now; of very much, the newest."""
+    return dict(sorted({**told, **fresh}.items(), key=lambda kv: kv[1])[-MOST_TOLD:])
 
 
 def _untold(case: Case, record: NodeRecord, kind: str, now: float) -> list[str]:
