@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sickbay.model import Notice
+from sickbay.model import Notice, Pause
 from tests.sim.test_checkers_outages import NODE, complaints, unwatched
 from tests.sim.ward import Ward, names
 
@@ -64,6 +64,45 @@ def test_people_are_told_more_than_a_handful_of_one_case_within_a_day(things: in
     for n in range(things):
         tells(ward, f"k/{n}", f"{NODE}: {n}", case=CASE)
     assert any("things of node-0003.1 within a day" in words for words in complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "complained"),
+    [
+        ("another fault", False), ("another accusation", False), ("a pause ends", False), ("a pause goes on", True),
+        ("its fault again", True), ("its agent repeated", True), ("another pool's pause ends", True),
+    ],
+)  # fmt: skip
+def test_more_than_a_handful_is_told_where_more_has_befallen_the_node(meanwhile: str, complained: bool) -> None:
+    """Of a paused node each fault is told, and then that it is taken out and what became of it (seeds 81, 103)."""
+    ward = unwatched()
+    scope = "pool:another" if meanwhile == "another pool's pause ends" else "fleet"
+    ward.run.store.create(Pause(scope, "ann", "", ward.world.now))
+    ward.world.strike("gpu_lost_79", NODE, 1)
+    for n in range(4):
+        tells(ward, f"k/{n}", f"{NODE}: {n}", case=CASE)
+    if meanwhile in ("another fault", "its fault again"):
+        ward.world.strike("sram" if meanwhile == "another fault" else "gpu_lost_79", NODE, 2)
+    if meanwhile == "another accusation":
+        ward.world.outsiders.accuse("sweep", NODE, "xid.119", 0)
+    if meanwhile == "its agent repeated":
+        ward.world.outsiders.repeat("sweep", NODE)
+    if meanwhile.endswith("ends"):
+        ward.run.store.delete(Pause, scope)
+    tells(ward, "k/4", f"{NODE}: 4", case=CASE)
+    assert any("things of node-0003.1 within a day" in words for words in complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(("whose", "complained"), [(NODE, False), ("node-0004", True)])
+def test_a_roll_out_that_is_taken_back_is_news_of_those_who_had_it(whose: str, complained: bool) -> None:
+    """Such a node is examined again, and people hear what became of it (seed 125)."""
+    ward = unwatched()
+    rollout = ward.world.rollouts.begin("driver", "driver-next", every_s=None)
+    ward.world.rollouts.booting(ward.world.nodes[whose], is_new=False)
+    tells(ward, "k/1", f"{NODE}: its NVLink failed (in the hands of a person)", after_s=600.0)
+    ward.world.rollouts.undo(rollout)
+    tells(ward, "k/2", f"{NODE}: its NVLink failed (in the hands of a person)")
+    assert bool(complaints(ward, "ToldOnce")) is complained
 
 
 @pytest.mark.parametrize(("apart_s", "complained"), [(1200.0, True), (9000.0, False)])

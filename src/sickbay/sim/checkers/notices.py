@@ -1,7 +1,8 @@
 """What people are told: each thing once, a handful a day, and few about one incident. Judged by what was sent.
 
-Only what truly happened, or what a person said, makes the same words news again; and a clock that leapt, for reminders
-are counted by the day. What a process had sent when it died is sent again by the next one: it cannot know that it came.
+Only what truly happened, or what a person said, makes the same words news again, and more of them: another fault or
+accusation, the end of a pause, a roll-out that is taken back; and a clock that leapt, for reminders are counted by the
+day. What a process had sent when it died is sent again by the next one: it cannot know that it came.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Case, Notice, Phase
+from sickbay.model import Case, Notice, Pause, Phase
 from sickbay.sim.checkers.checker import Checker
 from sickbay.sim.mailbox import Posted
 from sickbay.sim.world import Fact
@@ -23,7 +24,8 @@ AGAIN_S = 3_240.0  # an hour, by a clock that may run a tenth fast
 TAKEN_OVER_S = 300.0  # what its forerunner owed people is told by then, and what it had not written down is lost
 LEAPT_S = 600.0  # further apart than this: the clock of the brains was set
 DAY_S, INCIDENT_S = 86_400.0, 3_600.0
-HANDFUL = 4  # of one case within a day: closed, asked about, with a person, over; and one for each word of a person
+HANDFUL = 4  # of one case within a day: closed, asked about, with a person, over; one more for each word of a person,
+# for each thing that befell its node after the first, and for each pause over it that has ended
 ABSENCES = 3  # about nodes that are away together: it began, what is lost, it is over
 FLAPS = 12
 OURS = frozenset(
@@ -62,11 +64,16 @@ class ToldOnce(Checker):
         self._befell: dict[str, float] = {}  # node, job or "" (something that many share) -> when something happened
         self._said: dict[str, list[float]] = defaultdict(list)  # case -> when a person said or did something about it
         self._told: dict[str, list[float]] = defaultdict(list)  # case -> when people were told of it
+        self._struck: dict[str, dict[str, float]] = defaultdict(dict)  # node -> fault, or what it is accused of -> when
+        self._rolled: dict[object, set[str]] = defaultdict(set)  # what is rolled out -> nodes that have got it
+        self._paused: frozenset[str] = frozenset()  # scopes
+        self._resumed: list[tuple[float, str]] = []  # when the pause of a scope was over
         self._incident = Incident()
 
     def fact(self, fact: Fact) -> None:
         if fact.kind in OURS:
             return
+        self._note_struck(fact)
         everybody = (*self.world.nodes, *self.world.jobs) if fact.kind == "etcd-restored" else ()
         names = {*everybody, fact.node, str(fact.detail.get("job", "")), *str(fact.detail.get("nodes", "")).split(",")}
         self._befell.update(dict.fromkeys(names, fact.t))
@@ -75,12 +82,30 @@ class ToldOnce(Checker):
         if fact.kind in AWAY and self._are_away():
             self._incident.goes_on(fact.t)
 
+    def _note_struck(self, fact: Fact) -> None:
+        """What is new about a node; an outsider who repeats what its agent says is not."""
+        detail = fact.detail
+        if fact.kind == "fault" or (fact.kind == "outsider" and detail["act"] == "accuse"):
+            self._struck[fact.node][str(detail.get("what") or detail.get("code"))] = fact.t
+        elif fact.kind == "rolled-out":
+            self._rolled[detail["factor"], detail["value"]].add(fact.node)
+        elif fact.kind == "rolled-back":
+            self._befell.update(dict.fromkeys(self._rolled[detail["factor"], detail["value"]], fact.t))
+
     def _are_away(self) -> bool:
         away = [n for n in self.world.nodes.values() if n.present and not (n.ready or n.treating)]
         return len(away) > 1
 
     def moment(self) -> None:
+        self._note_pauses()
         self._hear()
+
+    def _note_pauses(self) -> None:
+        wall = self.run.clock.now()
+        pauses = [stored.value for stored in self.run.store.list(Pause)]
+        active = frozenset(pause.scope for pause in pauses if pause.until is None or wall < pause.until)
+        self._resumed += [(self.world.now, scope) for scope in sorted(self._paused - active)]
+        self._paused = active
 
     def end(self) -> None:
         self._hear()
@@ -128,10 +153,22 @@ class ToldOnce(Checker):
         elif notice.case:
             self._told[notice.case].append(posted.at)
             lately = sum(posted.at - at < DAY_S for at in self._told[notice.case])
-            node = notice.case.rpartition(".")[0]
-            said = sum(posted.at - at < DAY_S for key in (notice.case, node) for at in self._said[key])
+            said, befell = self._said_of(notice.case, posted.at), self._befell_more(notice.case, posted.at)
             words = f"people were told {lately} things of {notice.case} within a day, of which they had said {said}"
-            self.expect(lately <= HANDFUL + said, None, words)
+            self.expect(lately <= HANDFUL + said + befell, None, f"{words} and {befell} had befallen it besides")
+
+    def _said_of(self, case: str, now: float) -> int:
+        """What people did about it within the day, and pauses over it that ended: it goes on then, which is told."""
+        node = case.rpartition(".")[0]
+        known = self.world.nodes.get(node)
+        scopes = ("fleet", f"node:{node}", f"pool:{known.pool if known else ''}")
+        resumed = sum(now - at < DAY_S and scope in scopes for at, scope in self._resumed)
+        return resumed + sum(now - at < DAY_S for key in (case, node) for at in self._said[key])
+
+    def _befell_more(self, case: str, now: float) -> int:
+        """Other faults of its node, and other accusations, than the one that it was opened for."""
+        struck = self._struck[case.rpartition(".")[0]]
+        return max(0, sum(now - at < DAY_S for at in struck.values()) - 1)
 
     def _judge_incident(self, notice: Notice, posted: Posted) -> None:
         """One that people have closed is over; whoever is away after that is news."""
