@@ -101,9 +101,11 @@ class ToldOnce(Checker):
         self._hear()
 
     def _note_pauses(self) -> None:
+        """One that a newer version wrote goes on: nobody can read its end."""
         wall = self.run.clock.now()
         pauses = [stored.value for stored in self.run.store.list(Pause)]
-        active = frozenset(pause.scope for pause in pauses if pause.until is None or wall < pause.until)
+        unread = [one.key for one in self.run.store.unread() if one.kind is Pause]
+        active = frozenset((*unread, *(p.scope for p in pauses if p.until is None or wall < p.until)))
         self._resumed += [(self.world.now, scope) for scope in sorted(self._paused - active)]
         self._paused = active
 
