@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sickbay.model import Event, Phase, Verb
-from sickbay.sim.mutants.patch import Mutant, Patch, row_, set_, wrap_
+from sickbay.sim.mutants.patch import Mutant, Patch, all_, row_, set_, wrap_
 
 
 def _not_asked(old: Any) -> Any:
@@ -27,7 +27,13 @@ def _unasked_for(verb: Verb) -> Patch:
     def make(old: Any) -> Any:
         return lambda r, *rest: None if r.verb is verb else old(r, *rest)
 
+    if verb is Verb.DRAIN:  # fenced twice: the place, and whether anybody may be evicted
+        return all_(wrap_("core.admit", "_approval", make), wrap_("core.steps", "_how_to_drain", _all_leave))
     return wrap_("core.admit", "_approval", make)
+
+
+def _all_leave(old: Any) -> Any:
+    return lambda turn, case: {**old(turn, case), "evict": "1"}
 
 
 def _uncounted(verb: Verb) -> Patch:
