@@ -45,9 +45,11 @@ PLAIN_BUG = BlameVerdict(Blame.USER_CODE, 0.95, ("TypeError: unsupported operand
 MYSTERY = BlameVerdict(Blame.UNKNOWN, 0.2, ())
 
 
-def turn(r: Recovery | None, job: Job | None, now: float = 1_100.0, **seen: Any) -> JobDecision:
+def turn(
+    r: Recovery | None, job: Job | None, now: float = 1_100.0, policy: JobPolicy = POLICY, **seen: Any
+) -> JobDecision:
     s = JobSlice(job=job, recovery=r, kinds=KINDS)
-    return decide(replace(s, **seen), POLICY, Now(now, WALL + now))
+    return decide(replace(s, **seen), policy, Now(now, WALL + now))
 
 
 def after(r: Recovery | None, job: Job | None, now: float = 1_100.0, **seen: Any) -> Recovery:
@@ -664,6 +666,15 @@ def test_a_paused_job_is_watched_and_not_touched() -> None:
     r = after(waiting(), DEAD, good=("n1", "n2"), paused=why)
     assert (r.phase, r.refusal) == (P.WAITING_FOR_CAPACITY, why)
     assert after(waiting(deadline=1_000.0), DEAD, paused=why).deadline == 1_100.0 + JobPolicy().capacity_s
+
+
+def test_what_stands_still_is_not_looked_at_ten_times_a_second_however_short_its_time_is() -> None:
+    """Each pass renewed the 0.1 s that it would have afterwards, wrote that, and was due again (seed 40088)."""
+    short, dead = JobPolicy(stopping_s=0.1), a_job(JobPhase.RUNNING)
+    slept = after(stopping(deadline=1_000.0), dead, policy=short, paused="fleet is paused by alice")
+    assert slept.deadline == 1_130.0
+    again = after(stopping(deadline=1_000.0), dead, paused="fleet is paused by alice")
+    assert again.deadline == 1_100.0 + JobPolicy().stopping_s
 
 
 def test_actions_of_a_job_are_named_by_its_step_and_never_alike() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, suspects, suspicion
 from sickbay.core.frozen import replace
 from sickbay.core.moment import moment
-from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, step
+from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, renewed, step
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
     Action,
@@ -108,7 +108,7 @@ def _is_orphan(s: JobSlice, job: Job) -> bool:
 
 def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if _is_made_anew(s, r):
-        deadline = deadline_of(r.phase, policy, now) if _due(r, now) else r.deadline
+        deadline = renewed(r, policy, now) if _due(r, now) else r.deadline
         return None, replace(r, refusal="it is not there while it is made anew", deadline=deadline)
     ended = _by_others(s, r)
     if ended is not None:
@@ -132,7 +132,7 @@ def _hands_off(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if r.phase in (P.STALLED, P.STOPPING) and job.phase is JobPhase.RUNNING and _lives_again(r, job):
         return (E.PROGRESSED, f"attempt {job.attempt} runs without our help"), _alive(r, job, now)
-    return None, replace(r, refusal=s.paused, deadline=deadline_of(r.phase, policy, now))
+    return None, replace(r, refusal=s.paused, deadline=renewed(r, policy, now))
 
 
 def _lives_again(r: Recovery, job: Job) -> bool:
