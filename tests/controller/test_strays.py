@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sickbay.controller.strays import MOST_LISTED, STANDS_S
 from sickbay.errors import ApiError
-from sickbay.model import Action, Case, Ledger, Node, Outcome, Phase, Retry, Verb
+from sickbay.model import Action, Case, Done, Failed, Ledger, Node, Outcome, Phase, Retry, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
@@ -22,6 +22,27 @@ def test_a_mark_that_is_found_at_the_start_is_adopted_examined_and_taken_off() -
     Shift(door).passes(STANDS_S + 120.0)
     assert (door.nodes["n1"].mark, door.nodes["n1"].cordoned) == ("", False)
     assert [a.verb for a in door.asked if a.verb is Verb.VERIFY]
+
+
+def test_a_mark_that_the_view_shows_only_after_the_door_refused_the_cordon_for_it_is_taken_off_all_the_same() -> None:
+    """etcd was put back: the mark of an ended case is on the node again (seed 70054)."""
+    door = Door(a_node(findings=(a_finding("xid.79"),)))
+    mine, closes = [""], door.nodes["n1"]
+
+    def cordons(action: Action) -> Outcome:
+        mine[0] = action.args.get("adopts", "")
+        return Done() if mine[0] == "n1.7" else Failed("n1 carries the mark of n1.7")
+
+    door.says[Verb.CORDON] = cordons
+    shift = Shift(door).passes(30.0)
+    case = shift.case()
+    assert case is not None
+    assert (case.phase, closes.mark) == (Phase.ESCALATED, "")
+    door.shows("n1", cordoned=True, mark="n1.7")
+    shift.passes(STANDS_S + 120.0)
+    case = shift.case()
+    assert mine == ["n1.7"]
+    assert case is None or case.phase is not Phase.ESCALATED
 
 
 def test_a_mark_on_a_node_that_does_not_answer_and_that_others_hold_is_found_too() -> None:

@@ -189,6 +189,26 @@ def test_a_cordon_that_failed_is_asked_again_and_taken_up_when_it_succeeds() -> 
     assert bed.until(Phase.RESOLVED).case.rungs_tried == (Verb.REBOOT,)
 
 
+def test_a_mark_for_which_the_door_refused_the_cordon_is_taken_over_by_the_very_case_that_it_kept_out() -> None:
+    """A store that was put back brought it, and the view did not show it yet: the case rested with a person, and the
+    mark stayed for ever (seed 70054)."""
+    refused = Failed("n1 carries the mark of n1.7")
+    bed = Bedside().finds("xid.79").until(Phase.CORDONING).answers(refused)
+    bed.node = stray(version=20)
+    bed.turns(stray="n1.7")
+    assert bed.phase is Phase.ESCALATED
+    assert bed.case.pending is not None
+    assert bed.case.pending.args["adopts"] == "n1.7"
+    bed.marked().answers(Done())
+    assert bed.path[-1] == "HOLDING"
+    assert bed.until(Phase.RESOLVED).case.rungs_tried == (Verb.REBOOT,)
+
+
+def test_a_case_that_has_closed_its_node_takes_no_other_mark_over() -> None:
+    bed = Bedside().finds("xid.79").until(Phase.VERIFYING).answers(Failed("the tools hang"))
+    assert bed.turns(stray="n1.7").case.adopts == ""
+
+
 def test_a_case_that_escalated_later_is_closed_again_and_stays_with_its_person() -> None:
     bed = Bedside().finds("xid.79").until(Phase.RETURNING).answers(Failed("only 7 of 8 GPUs are allocatable"))
     assert (bed.phase, bed.asks) == (Phase.ESCALATED, Verb.CORDON)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from sickbay.controller.view import View
-from sickbay.core.strays import UNTOUCHED
+from sickbay.core.strays import has_not_closed
 from sickbay.core.turn import Now
 from sickbay.errors import SickbayError
 from sickbay.model import Node
@@ -62,6 +62,4 @@ class Strays:
 
     def _is_answered_for(self, node: Node) -> bool:
         case = self._view.cases.get(node.name)
-        return case is not None and (
-            case.value.phase not in UNTOUCHED or node.mark in (case.value.id, case.value.adopts)
-        )
+        return case is not None and (not has_not_closed(case.value) or node.mark in (case.value.id, case.value.adopts))
