@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from sickbay.model import Action, Pause, Phase, Place, RecoveryPhase, Verb
+from sickbay import wire
+from sickbay.model import Action, Case, Ledger, Pause, Phase, Place, Recovery, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
 from tests.builders import a_case, a_recovery
 from tests.sim.ward import Ward, a_policy, names
@@ -273,6 +275,28 @@ def test_where_hands_are_off_an_owner_hears_of_the_pause_and_not_of_the_ranks(sc
         ward.judge.look()
         ward.passes(300.0)
         ward.world.note("tick")
+    assert bool(complaints(ward, "OwnersTold")) == complained
+
+
+@pytest.mark.parametrize(
+    ("record", "complained"),
+    [(Ledger(), False), (a_recovery(RecoveryPhase.STOPPING, job="llama"), False),
+     (a_recovery(RecoveryPhase.STOPPING, job="other"), True), (a_case(Phase.QUEUED, node=NODE, id=CASE), True),
+     (Pause("pool:default", "bob", "why", 0.0), False), (Pause("pool:other", "bob", "why", 0.0), True)],
+)  # fmt: skip
+def test_where_hands_are_off_for_a_record_that_nobody_can_read_an_owner_hears_of_that(
+    record: Ledger | Recovery | Case | Pause, complained: bool
+) -> None:
+    ward = unwatched()
+    ward.submit("llama", names(0, 4), managed=True)
+    leads = SimpleNamespace(led_since=0.0, first_led=0.0, controller=None, next_turn=float("inf"), wake=lambda: None)
+    ward.run.brains.append(leads)  # type: ignore[arg-type]
+    ward.run.store.create(replace(record, schema=wire.SCHEMA + 1))
+    ward.world.note("orphans", "", job="llama", attempt=1, nodes=NODE, writes=True)
+    for _ in range(3):
+        ward.passes(300.0)
+        ward.world.note("tick")
+        ward.judge.look(anyway=True)
     assert bool(complaints(ward, "OwnersTold")) == complained
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Pause
+from sickbay.model import Ledger, Pause, Recovery
 from sickbay.settings import LEVELS
 from sickbay.sim.checkers.checker import Checker, case_of
 from sickbay.sim.checkers.consent import Given
@@ -308,7 +308,16 @@ class OwnersTold(Checker):
     def _scopes(self, job: str) -> set[str]:
         """What hands may be off, for nothing to be done about this job: its owner hears of the pause then."""
         names = self.world.jobs[job].nodes
-        return {"fleet", *(f"node:{n}" for n in names), *(f"pool:{self.world.nodes[n].pool}" for n in names)}
+        pools = (f"pool:{self.world.nodes[n].pool}" for n in names)
+        return {"fleet", f"job:{job}", *(f"node:{n}" for n in names), *pools}
+
+    def _paused(self) -> set[str]:
+        """By a person's word, or by a record that nobody can read: then its owner hears of that."""
+        store = self.run.store
+        said = {pause.value.scope for pause in store.list(Pause)}
+        unread = {(one.kind, one.key) for one in store.unread()}
+        said |= {"fleet" if kind is Ledger else key for kind, key in unread if kind in (Ledger, Pause)}
+        return said | {f"job:{key}" for kind, key in unread if kind is Recovery}
 
     def _is_ours(self, job: str) -> bool:
         known, jobs = self.world.jobs[job], self.run.settings.jobs
@@ -320,7 +329,7 @@ class OwnersTold(Checker):
         led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
         if self.world.services.is_away("api") or not led:
             self._undone = self.world.now
-        paused = {pause.value.scope for pause in self.run.store.list(Pause)}
+        paused = self._paused() if self._waits else set()
         self._waits.update((key, self.world.now) for key in self._waits if paused & self._scopes(key[0]))
         since = max(self._undone, *led) if led else self._undone
         for (job, attempt), at in [*self._waits.items()]:
