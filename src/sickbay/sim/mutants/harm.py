@@ -101,6 +101,11 @@ def _once_more(old: Any) -> Any:
     return verifying
 
 
+def _all_that_is_known(case: Any, record: Any, kind: str, now: float) -> list[str]:
+    """As if nobody had been told of it yet."""
+    return list(dict.fromkeys(d.fault for d in case.diagnoses))
+
+
 def _raises_now_and_then(old: Any) -> Any:
     """About a node of which there is nothing to decide."""
 
@@ -158,4 +163,6 @@ HARM: tuple[Mutant, ...] = (
     Mutant("a pass raises, and that is contained", wrap_("core.decide", "_note_load", _raises_now_and_then),
            only="NoException"),
     Mutant("a hold is brought to mind every ten minutes", set_("core.reminders", "DAY_S", 600.0), only="ToldOnce"),
+    Mutant("what nobody may touch is told again and again", set_("core.bystander", "_untold", _all_that_is_known),
+           only="ToldOnce"),
 )  # fmt: skip
