@@ -193,9 +193,12 @@ def test_a_number_that_comes_again_without_a_person_is_never_forgiven() -> None:
     assert "was used for two cases" in complaints(ward, "NumberedOnce")[0]
 
 
-@pytest.mark.parametrize(("schema", "complained"), [(1, True), (2, False)])
-def test_a_number_comes_again_where_its_record_was_put_back_unreadable(schema: int, complained: bool) -> None:
-    """Who leads on knows the number, and cannot write it: the record is left as it is (seed 694)."""
+@pytest.mark.parametrize(("schema", "wiped", "complained"), [(1, False, True), (2, False, False), (1, True, False)])
+def test_a_number_comes_again_where_its_record_was_put_back_unreadable(
+    schema: int, wiped: bool, complained: bool
+) -> None:
+    """Who leads on knows the number, and cannot write it: the record is left as it is (seed 694). Or a person had deleted
+    that before, and the archive that knew it was put back (426)."""
     store = MemoryStore()
     ward = unwatched(store=store)
     case = a_case(Phase.WAITING, node=NODE)
@@ -205,6 +208,8 @@ def test_a_number_comes_again_where_its_record_was_put_back_unreadable(schema: i
     store.lose(Case, case.id)
     store.create(NodeRecord(NODE, schema=schema))
     ward.run.brains.append(cast(Any, SimpleNamespace(led_since=ward.world.now - 600.0)))  # who leads on
+    if wiped:
+        ward.world.note("person", NODE, act="delete-node-record")
     ward.world.note("etcd-restored", age=600)
     ward.judge.look()
     store.create(replace(case, opened_at=case.opened_at + 600.0))

@@ -203,7 +203,8 @@ class TimedFairly(Checker):
 class NumberedOnce(Checker):
     """A case number is never used again, and no node has two open cases. The number of one that had done nothing yet
     when somebody deleted its record may be: nobody knows of it any more, and no door has heard of it. Nor is there
-    anybody who knows of a case that a restored store never had, once he who led when it was put back leads no more."""
+    anybody who knows of a case that a restored store never had, once he who led when it was put back leads no more; or
+    if a person has deleted the record of the node before, so that only the archive knew of it (seed 426)."""
 
     floor: ClassVar[float] = 500.0
 
@@ -213,8 +214,11 @@ class NumberedOnce(Checker):
         self._idle: set[str] = set()  # cases that had done nothing when they were seen last
         self._acted: set[str] = set()  # cases in whose name something was truly done
         self._seen_at: dict[str, float] = {}
+        self._wiped: set[str] = set()  # nodes whose record a person has deleted
 
     def fact(self, fact: Fact) -> None:
+        if fact.kind == "person" and fact.detail.get("act") == "delete-node-record":
+            self._wiped.add(fact.node)
         if fact.kind in ("cordon", "drain", "collect", "treat-start"):
             self._acted.add(case_of(fact))
             self._idle.discard(case_of(fact))
@@ -248,8 +252,9 @@ class NumberedOnce(Checker):
 
     def _forget_unread(self, restored: Fact) -> None:
         """Nor can he who goes on leading write a number that he knows where the record of the node, as it was put
-        back, is one that he cannot read: it is left as it is, and the next leader reads what was put back."""
-        unread = {each.key for each in self.run.store.unread() if each.kind is NodeRecord}
+        back, is one that he cannot read: it is left as it is, and the next leader reads what was put back. And one that
+        went with a record which a person deleted he does not know."""
+        unread = {each.key for each in self.run.store.unread() if each.kind is NodeRecord} | self._wiped
         taken = restored.t - float(str(restored.detail["age"])) - 1.0
         for case in [c for c, at in self._seen_at.items() if at >= taken and c.rpartition(".")[0] in unread]:
             self._opened.pop(case, None)
