@@ -197,7 +197,7 @@ def test_a_number_that_comes_again_without_a_person_is_never_forgiven() -> None:
 def test_a_number_comes_again_where_its_record_was_put_back_unreadable(
     schema: int, wiped: bool, complained: bool
 ) -> None:
-    """Who leads on knows the number, and cannot write it: the record is left as it is (seed 694). Or a person had deleted
+    """Who leads on knows the number, and cannot write it: the record is left as it is (seed 694). Or a person deleted
     that before, and the archive that knew it was put back (426)."""
     store = MemoryStore()
     ward = unwatched(store=store)
