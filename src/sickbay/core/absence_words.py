@@ -20,13 +20,13 @@ NAMED = 8
 def began(case: Case, absence: Absence, at: float, unkept: str = "") -> Notice:
     """`unkept`: the record that cannot be read, and so keeps this case from being written and from being decided."""
     body = [
-        f"{_nodes(absence.count)} stopped answering at the same time: {named(absence.names, NAMED, absence.most)}.",
+        _stopped(absence),
         f"What they share: {absence.shared}. Look there first.",
         "None of them is cordoned or treated. Jobs with ranks there are not started elsewhere while those ranks may "
         f"still run and write. Who comes back goes on as before{_ends(case)}.",
         _choices(case, unkept),
     ]
-    title = f"{absence.count} nodes are away together" if absence.count > 1 else "One more node is away"
+    title = f"{absence.count} nodes are away together" if absence.count > 1 else f"{_who(absence)} is away too"
     return Notice(f"{case.id}/{_nth(case)}", "urgent", title, "\n".join(body), case.id, at)
 
 
@@ -52,12 +52,12 @@ def lost(case: Case, absence: Absence, day: int, gpus: int, jobs: Sequence[str],
     """After an hour (`day` is 0), and once a day while it lasts."""
     how_long = f"{day} day" + ("s" if day != 1 else "") if day else "an hour"
     body = [
-        f"{_nodes(absence.count)} ({gpus} GPUs) have been away for {how_long}: "
-        f"{named(absence.names, NAMED, absence.most)}. What they share: {absence.shared}.",
+        f"{_who(absence)} ({gpus} GPUs) {_have(absence)} been away for {how_long}"
+        f"{_which(absence)}. What they share: {absence.shared}.",
         *_standing(jobs),
         _choices(case, unkept),
     ]
-    title = f"{_nodes(absence.count)} have been away for {how_long}"
+    title = f"{_who(absence)} {_have(absence)} been away for {how_long}"
     return Notice(f"{case.id}/{f'day-{day}' if day else 'lost'}", "urgent", title, "\n".join(body), case.id, at)
 
 
@@ -126,6 +126,24 @@ def _choices(case: Case, unkept: str) -> str:
         f"sickbay case abort {case.id} (leave them to you), or sickbay case approve {case.id} --verb REPLACE "
         f"(exchange those still away).{stopped}"
     )
+
+
+def _stopped(absence: Absence) -> str:
+    together = " at the same time" if absence.count > 1 else ""
+    return f"{_who(absence)} stopped answering{together}{_which(absence)}."
+
+
+def _who(absence: Absence) -> str:
+    """By its name where it is one: "one more node" tells nobody where to look."""
+    return absence.names[0] if absence.most == 1 and absence.names else _nodes(absence.count)
+
+
+def _which(absence: Absence) -> str:
+    return f": {named(absence.names, NAMED, absence.most)}" if absence.most > 1 else ""
+
+
+def _have(absence: Absence) -> str:
+    return "has" if absence.count == 1 else "have"
 
 
 def _nodes(count: int) -> str:
