@@ -155,6 +155,25 @@ def test_a_straggler_may_be_treated_when_the_others_have_been_back_for_half_an_h
     assert complaints(ward, "HealthyLeftAlone") == []
 
 
+@pytest.mark.parametrize(("again_s", "complained"), [(300.0, True), (1_600.0, False)])
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_straggler_stays_a_patient_when_others_vanish_later_but_not_before_it_was_one(
+    again_s: float, complained: bool, boots: bool
+) -> None:
+    """Two of fourteen were cut off again minutes after all had booted (seed 60008), or were never back."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 12), "power", 3600.0)
+    ward.world.network.cut([NODE], "power", 3600.0 if boots else 90_000.0)
+    ward.passes(3600.0 + 900.0)
+    if boots:
+        ward.world.network.cut([NODE], "power", 90_000.0)
+    ward.passes(again_s)
+    ward.world.network.cut(names(8, 4), "control", 3000.0)
+    ward.passes(400.0)
+    treats(ward, verb=Verb.POWER_CYCLE)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
 @pytest.mark.parametrize(("later_s", "complained"), [(60.0, False), (1200.0, True)])
 def test_a_straggler_is_a_patient_until_it_is_up_again_and_then_its_absence_is_no_reason(
     later_s: float, complained: bool

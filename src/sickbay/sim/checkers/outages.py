@@ -46,6 +46,8 @@ class _Absent(Checker):
         self._down_before: set[str] = set()  # cut off when they did not answer anyway, for something of their own
         self._let_until: dict[str, float] = {}  # away with many, which people have closed: theirs for a while
         self._split: set[str] = set()  # a person had them treated alone, and they have not answered since
+        self._back_at = float("-inf")  # when somebody was back last
+        self._alone_from: dict[str, float] = {}  # cut off again, soon after many were back -> patients from then on
         self._patients: set[str] = set()  # stragglers that became patients before the cut ended, and are not up yet
 
     def fact(self, fact: Fact) -> None:
@@ -77,17 +79,26 @@ class _Absent(Checker):
         for name in names:
             if name in self._silent and not self.cut_now[name]:
                 self._down_before.add(name)
+            if not self.cut_now[name] and t <= self.away.get(name, -1.0):  # the first one may not be over yet
+                self._alone_from[name] = self._back_at + STRAGGLES_S
             self.cut_now[name] += 1
             if self.away.get(name) != float("inf"):
                 self.away.pop(name, None)  # whatever it was away for before: this is another absence
         for name in self.members() - self._split:
-            if self.away.get(name) != float("inf"):
+            if self.away.get(name) != float("inf") and (name in names or not self._is_straggler(name, t)):
                 self.away[name], self.many_since[name] = float("inf"), t
                 self._let_until.pop(name, None)
                 (self._earlier.discard if name in names else self._earlier.add)(name)
 
+    def _is_straggler(self, name: str, t: float) -> bool:
+        """A patient by when it can be known that others have gone away too: it stays one until it answers, as those do
+        whom a person has treated alone. Two that were cut off again minutes after all had booted were (seed 60008)."""
+        return self._alone_from.get(name, self.away.get(name, float("inf"))) <= t + KNOWN_S
+
     def _is_up(self, name: str, t: float) -> None:
         self._silent.discard(name)
+        self._alone_from.pop(name, None)
+        self._back_at = t
         if name in self._patients:
             self._patients.discard(name)
             self.away[name] = t + AFTER_S
@@ -104,6 +115,7 @@ class _Absent(Checker):
             self.cut_now[name] -= 1
             if self.cut_now[name] <= 0:
                 del self.cut_now[name]
+                self._alone_from.pop(name, None)
         back = [name for name in names if name not in self.cut_now and name in self.away]
         late = {name for name in back if self.away[name] < t and name in self._silent}
         self._patients |= late  # until they are up: a machine that has its power back takes minutes to boot
