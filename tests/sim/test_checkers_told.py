@@ -114,3 +114,15 @@ def test_people_are_told_more_than_three_things_of_one_incident(apart_s: float, 
             tells(ward, f"absence.{n}/{k}", f"{n} {k} nodes are away", case=f"absence.{n}", after_s=300.0)
         ward.passes(apart_s)
     assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained
+
+
+def test_what_began_long_after_the_last_ones_went_away_is_another_incident() -> None:
+    """The judge had not seen those go away together who were away for reasons of their own (seed 213)."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    for key in ("began", "over"):
+        tells(ward, f"absence.1/{key}", f"1 {key}", case="absence.1", after_s=300.0)
+    ward.passes(9_000.0)
+    for key in ("began", "lost", "over"):
+        tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2", after_s=300.0)
+    assert not [words for words in complaints(ward, "ToldOnce") if "of one incident" in words]

@@ -24,6 +24,7 @@ AGAIN_S = 3_240.0  # an hour, by a clock that may run a tenth fast
 TAKEN_OVER_S = 300.0  # what its forerunner owed people is told by then, and what it had not written down is lost
 LEAPT_S = 600.0  # further apart than this: the clock of the brains was set
 DAY_S, INCIDENT_S = 86_400.0, 3_600.0
+COMPANY_S = 600.0  # who goes away waits so long for others, as docs/cases.md says
 HANDFUL = 4  # of one case within a day: closed, asked about, with a person, over; one more for each word of a person,
 # for each thing that befell its node after the first, and for each pause over it that has ended
 ABSENCES = 3  # about nodes that are away together: it began, what is lost, it is over
@@ -69,6 +70,7 @@ class ToldOnce(Checker):
         self._paused: frozenset[str] = frozenset()  # scopes
         self._resumed: list[tuple[float, str]] = []  # when the pause of a scope was over
         self._incident = Incident()
+        self._went = float("-inf")  # when a node last went away
 
     def fact(self, fact: Fact) -> None:
         if fact.kind in OURS:
@@ -79,7 +81,7 @@ class ToldOnce(Checker):
         self._befell.update(dict.fromkeys(names, fact.t))
         if fact.kind in ("order", "person"):
             self._said[str(fact.detail.get("case", fact.node))].append(fact.t)
-        if fact.kind in AWAY and self._are_away():
+        if fact.kind in AWAY and self._are_away() and self._is_in_company(fact):
             self._incident.goes_on(fact.t)
 
     def _note_struck(self, fact: Fact) -> None:
@@ -91,6 +93,12 @@ class ToldOnce(Checker):
             self._rolled[detail["factor"], detail["value"]].add(fact.node)
         elif fact.kind == "rolled-back":
             self._befell.update(dict.fromkeys(self._rolled[detail["factor"], detail["value"]], fact.t))
+
+    def _is_in_company(self, fact: Fact) -> bool:
+        """One that goes away long after the last one, beside a straggler or two, is nobody's company (seed 213)."""
+        before, went = self._went, fact.kind == "not-ready"
+        self._went = fact.t if went else before
+        return not went or fact.t - before <= COMPANY_S
 
     def _are_away(self) -> bool:
         away = [n for n in self.world.nodes.values() if n.present and not (n.ready or n.treating)]
@@ -175,6 +183,8 @@ class ToldOnce(Checker):
     def _judge_incident(self, notice: Notice, posted: Posted) -> None:
         """One that people have closed is over; whoever is away after that is news."""
         known = self._incident
+        if "/began" in notice.key and posted.at - max(known.last, known.began) > INCIDENT_S:
+            known.began, known.told = posted.at, 0  # nobody has gone away with others for an hour: it is another one
         known.told += 1
         said = sum(at >= known.began for case, times in self._said.items() for at in times if "absence" in case)
         days = int((posted.at - max(known.began, self._born)) // DAY_S)
