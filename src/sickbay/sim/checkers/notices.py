@@ -139,8 +139,9 @@ class ToldOnce(Checker):
         return True
 
     def _judge_words(self, notice: Notice, posted: Posted) -> None:
-        before = self._words.get((notice.level, notice.title))
-        self._words[notice.level, notice.title] = posted
+        words = notice.level, f"{notice.title}\n{notice.body.partition(chr(10))[0]}"  # with why: the first line says it
+        before = self._words.get(words)
+        self._words[words] = posted
         if before is None or posted.at - before.at >= AGAIN_S or before.process != posted.process:
             return
         if before.at - self._led_since() <= TAKEN_OVER_S:  # it was the word of the one who led before
@@ -149,8 +150,8 @@ class ToldOnce(Checker):
         leapt = wrong or abs((posted.wall - before.wall) - (posted.at - before.at)) >= LEAPT_S
         about = [name for name in WORD.findall(notice.title) if name in self._befell]
         news = any(self._befell[name] >= before.at for name in about) or self.judge.leapt_s(before.at) > 0
-        words = f"people were told again after {(posted.at - before.at) / 60:.0f} minutes: {notice.title}"
-        self.expect(leapt or news, None, words)
+        again = f"people were told again after {(posted.at - before.at) / 60:.0f} minutes: {notice.title}"
+        self.expect(leapt or news, None, again)
 
     def _led_since(self) -> float:
         return max((b.led_since for b in self.run.brains if b.led_since is not None), default=float("-inf"))
