@@ -92,7 +92,9 @@ class ToldOnce(Checker):
         elif fact.kind == "rolled-out":
             self._rolled[detail["factor"], detail["value"]].add(fact.node)
         elif fact.kind == "rolled-back":
-            self._befell.update(dict.fromkeys(self._rolled[detail["factor"], detail["value"]], fact.t))
+            had = self._rolled[detail["factor"], detail["value"]]
+            # Whoever rests with a person is examined once more, and that takes a while (444, 265).
+            self._befell.update(dict.fromkeys(had, fact.t + INCIDENT_S))
 
     def _is_in_company(self, fact: Fact) -> bool:
         """One that goes away long after the last one, beside a straggler or two, is nobody's company (seed 213)."""
