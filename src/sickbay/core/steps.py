@@ -142,8 +142,16 @@ def _ask_checkpoint(turn: Turn, case: Case) -> Case:
     return replace(case, pending=machine.action(case, Verb.CHECKPOINT_JOB, {"jobs": ",".join(jobs)}))
 
 
+def _is_theirs_as_before(case: Case, why: str) -> bool:
+    """It rested with a person for this very reason, was examined by us alone, and is as it was: they know. A node that
+    came back blind from three short absences was three urgent messages of the same words (seed 717)."""
+    before = [n for n, e in enumerate(case.journal[:-1]) if e.phase == Phase.ESCALATED and e.why == why]
+    since = case.journal[before[-1] + 1 :] if before and case.phase is Phase.ESCALATED else ()
+    return bool(since) and all(e.by == "sickbay" and e.event != "MERGED" for e in since)
+
+
 def _with_notice(turn: Turn, case: Case, why: str) -> Case:
-    if case.phase is Phase.DEFERRED and bystander.is_known(case, turn.ctx):
+    if (case.phase is Phase.DEFERRED and bystander.is_known(case, turn.ctx)) or _is_theirs_as_before(case, why):
         return case
     notice = explain.notice_of(case, why, turn.ctx.catalog, turn.ctx.now.wall)
     if notice is not None and case.phase in machine.ENDS and quiet.is_left_by(case, case.journal[-1].event):

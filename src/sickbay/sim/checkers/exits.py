@@ -85,8 +85,12 @@ class EveryStateHasAnExit(Checker):
         self._stops_are_told(cases)
 
     def _was_put_with_a_person(self, case: Case) -> None:
-        since = self.run.mailbox.notices[0 if case.absence else self._rests.get(case.id, 0) :]
+        """Since it rests; or before, in the same words, where nobody but us had it in hand in between."""
+        notices = self.run.mailbox.notices
+        since = notices[0 if case.absence else self._rests.get(case.id, 0) :]
         told = [notice for notice in since if notice.case == case.id or _is_one_of_many(notice, case.id)]
+        why = _rests_why(case)
+        told = told or [notice for notice in notices if why and notice.case == case.id and why in notice.body]
         known = bool(told) or (case.absence is not None and self._goes_on())
         self.expect(known, None, f"{case.id} rests with a person, and no notice says so", "rest")
         ended = any(_says(notice, case.id) for notice in told) or not told
@@ -192,9 +196,15 @@ def _is_one_of_many(notice: Notice, case: str) -> bool:
     return not notice.case and case in re.findall(r"[\w.=-]+\.\d+", notice.body)
 
 
+def _rests_why(case: Case) -> str:
+    put = [e.why for e in case.journal if e.phase == Phase.ESCALATED and e.event != "MERGED"]
+    return put[-1] if put else ""
+
+
 def _says(notice: Notice, case: str) -> bool:
-    """Does it name a command that ends it?"""
-    return any(f"sickbay case {verb} {case}" in notice.body for verb in ENDS)
+    """Does it name a command that ends it? One about many names that of the first."""
+    about = case if notice.case else ""
+    return any(f"sickbay case {verb} {about}" in notice.body for verb in ENDS)
 
 
 def _says_that_it_stands(notice: Notice, job: str) -> bool:
