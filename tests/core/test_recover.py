@@ -677,6 +677,14 @@ def test_what_stands_still_is_not_looked_at_ten_times_a_second_however_short_its
     assert again.deadline == 1_100.0 + JobPolicy().stopping_s
 
 
+def test_a_stop_that_takes_longer_than_its_time_is_not_asked_for_several_times_a_second() -> None:
+    short, lives = JobPolicy(stopping_s=0.1), a_job(JobPhase.RUNNING)
+    again = after(stopping(deadline=1_000.0), lives, policy=short)
+    assert (again.phase, again.journal[-1].event, again.deadline) == (P.STOPPING, "TIMED_OUT", 1_130.0)
+    slow = after(stopping(deadline=1_000.0), lives)
+    assert slow.deadline == 1_100.0 + JobPolicy().stopping_s
+
+
 def test_actions_of_a_job_are_named_by_its_step_and_never_alike() -> None:
     first = after(waiting(), DEAD, good=("n1", "n2"))
     second = after(waiting(step=first.step), DEAD, good=("n1", "n2"))

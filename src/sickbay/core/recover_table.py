@@ -60,7 +60,7 @@ TABLE: dict[RecoveryPhase, dict[JobEvent, RecoveryPhase]] = {
 AFTER_ITS_END = frozenset({P.STOPPING.value, P.EXAMINING.value, P.WAITING_FOR_CAPACITY.value})
 ENDS = frozenset(phase for phase, row in TABLE.items() if not row)
 
-STILL_S = 30.0  # between two looks at what stands still
+STILL_S = 30.0  # between two looks at what stands still, two tries of a stop
 
 DEADLINE_OF = {
     P.STALLED: "stalled_s",
@@ -75,7 +75,8 @@ def step(r: Recovery, event: JobEvent, why: str, *, now: Now, policy: JobPolicy)
     phase = TABLE[r.phase].get(event)
     if phase is None:
         return None
-    deadline = deadline_of(phase, policy, now)
+    again = phase is r.phase is P.STOPPING  # whom nobody could stop in 0.1 s was asked to stop six times a second
+    deadline = renewed(r, policy, now) if again else deadline_of(phase, policy, now)
     entry = Entry(r.step + 1, event.value, now.wall, "sickbay", why, phase.value)
     journal = (*r.journal, entry)
     if len(journal) > 128:
@@ -102,7 +103,8 @@ def deadline_of(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | No
 
 
 def renewed(r: Recovery, policy: JobPolicy, now: Now) -> float | None:
-    """The deadline of what stands still, to have its whole time again afterwards. Never nearer than the next look: a
-    job that stood still with `stopping_s = 0.1` was decided and written ten times a second, for hours (seed 40088)."""
+    """The deadline of what goes on in its phase, or stands still and has its whole time again afterwards. Never nearer
+    than the next look: a job that stood still with `stopping_s = 0.1` was decided and written ten times a second, for
+    hours (seed 40088)."""
     deadline = deadline_of(r.phase, policy, now)
     return None if deadline is None else max(deadline, now.watch + STILL_S)
