@@ -63,6 +63,14 @@ def test_a_job_is_not_started_elsewhere_while_ranks_out_of_reach_may_write() -> 
     )
 
 
+@pytest.mark.parametrize(("stuck", "held"), [(frozenset(), ()), (frozenset({"n2"}), ("n2",))])
+def test_ranks_that_no_signal_ended_hide_on_a_node_that_went_away_after_the_stop(
+    stuck: frozenset[str], held: tuple[str, ...]
+) -> None:
+    """The brain asked for a restart that its door refused, for ever, and its owner heard no way out (seed 762)."""
+    assert loose(a_slice(since=500.0, stuck=stuck), replace(WAITING, stopped=400.0)) == held
+
+
 def test_when_they_answer_again_it_is() -> None:
     made = decide(a_slice(unreachable={}), JobPolicy(), NOW).recovery
     assert made is not None

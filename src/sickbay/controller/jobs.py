@@ -142,6 +142,7 @@ class JobDesk(Asking):
             unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
             machines=self._view.machines(away),
             powerless=tuple(n for n in away if not reach.may_hide_ranks(self._view.nodes.get(n))),
+            stuck=frozenset(n.name for n in map(self._view.nodes.get, away) if n is not None and job_id in n.stuck),
             ending=self._ending(job) if waiting and job else (),
             outage=self._outage(recovery, away, now) if recovery and waiting else "",
             commands=tuple(self._orders.pop(job_id, ())),

@@ -29,10 +29,11 @@ def may_hide_ranks(node: Node | None) -> bool:
 
 def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:
     """Nodes on which ranks of the last attempt may still write what a new one would read. One that went away after
-    every rank was confirmed gone (we empty nodes before we reboot them) hides none."""
+    every rank was confirmed gone (we empty nodes before we reboot them) hides none; ranks that no signal ended were not
+    gone then, and the door holds the restart back for them (seed 762)."""
     if job.fenced or r.unfenced >= job.attempt:
         return ()
-    return tuple(node for node, since in s.unreachable.items() if r.stopped < 0 or since <= r.stopped)
+    return tuple(n for n, since in s.unreachable.items() if r.stopped < 0 or since <= r.stopped or n in s.stuck)
 
 
 def behind(s: JobSlice, r: Recovery, job: Job) -> str:

@@ -479,7 +479,9 @@ class Gangs:
         known = all(world.now >= world.nodes[name].dark_since + LONG_DARK_S for name in hidden)
         if job.still_writes and known:
             world.note("asked-beside", "", job=job.id, attempt=job.attempt, nodes=",".join(hidden))
-        return f"ranks of an earlier attempt may still run on {', '.join(hidden[:3])}, which do not answer"
+        where, own = ", ".join(hidden[:3]), "if you know that they write nothing any more"
+        words = f"ranks of an earlier attempt may still run on {where}, where nobody answers; {own}"
+        return f"{words}: sickbay job restart {job.id}"
 
     def _unfit(self, job: SimJob, name: str) -> str:
         node = self.world.nodes.get(name)
