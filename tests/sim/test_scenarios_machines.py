@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.model import Command, Phase
+from sickbay.model import Change, Command, NodeDeleted, Phase, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward, a_policy, names
@@ -246,3 +246,30 @@ def test_a_job_whose_every_node_has_a_successor_of_another_name_goes_on_in_its_o
         ward.crash()
     ward.until(lambda: job.live and job.nodes == ("node-0006-1",), within=DAY)
     ward.ends_well()
+
+
+def test_who_is_asked_after_a_machine_whose_successor_has_a_name_of_its_own_says_that_it_is_gone() -> None:
+    """A job waited for ever for ranks on it, under a leader who had never seen it (seed 40100)."""
+    ward = Ward(7, policy=a_policy(approval=()), store=MemoryStore())
+    ward.world.provider.renames = True
+    told = list[Change]()
+    ward.run.platform.watch(told.append)
+    old = ward.world.nodes["node-0006"].instance
+    ward.world.people.terminate("node-0006", successor_after_s=60.0)
+    ward.passes(600.0)
+    assert "node-0006-1" in ward.world.nodes
+    told.clear()
+    for machine in (old, "i-one-before-it"):
+        ward.run.platform.ask_after("node-0006", machine)
+    assert [(c.name, c.gone) for c in told if isinstance(c, NodeDeleted)] == [("node-0006", True)] * 2
+
+
+def test_a_machine_that_somebody_ends_while_it_is_replaced_has_one_successor() -> None:
+    """Its place was taken twice, and the world fell over (seed 40091)."""
+    ward = Ward(7, brains=0, policy=a_policy(approval=()))
+    ward.world.provider.renames, node = True, ward.world.nodes["node-0006"]
+    ward.world.treatments.begin("node-0006.1/7", Verb.REPLACE, node)
+    ward.world.people.terminate("node-0006", successor_after_s=1.0)
+    node.treating = "node-0006.1/7"
+    ward.passes(7200.0)
+    assert sorted(name for name in ward.world.nodes if name.startswith("node-0006")) == ["node-0006-1"]

@@ -55,6 +55,9 @@ class Provider:
 
     def _hand_over(self, node: SimNode, treatment: Treatment, habit: str = "") -> None:
         world, parts, old = self.world, node.gpus, node.instance
+        if node.name not in world.nodes:  # somebody ended it meanwhile, and its successor has a name of its own
+            world.treatments.close(node, treatment, "done", f"{old} is gone; its place is taken")
+            return
         if node.present:
             world.remove_object(node, gone=True)
         if habit != "same-parts":

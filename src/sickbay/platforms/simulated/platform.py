@@ -106,8 +106,10 @@ class SimulatedPlatform:
         return found.provider_status
 
     def ask_after(self, node: str, instance: str) -> None:
-        found = self.world.nodes.get(node)
-        if found is not None and found.gone and not found.present and found.instance == instance:
+        """Also of one whose successor has a name of its own, or was exchanged more than once: whichever machine stood
+        there last is gone, and so are those before it."""
+        found = self.world.nodes.get(node) or self.world.nodes.former.get(node)
+        if found is not None and found.gone and not found.present:
             self._tell(NodeDeleted(node, found.version, gone=True))
 
     def watch(self, sink: Sink) -> Callable[[], None]:
