@@ -269,6 +269,22 @@ def test_a_new_node_is_examined_before_work_lands_on_it() -> None:
     assert bed.answers().phase is Phase.RESOLVED
 
 
+def test_a_newcomer_that_came_back_and_is_examined_in_vain_is_not_examined_again_at_once() -> None:
+    """It was drained again within the minute, and people were told the same words (seed 50000099)."""
+    policy = a_policy(max_verb="DRAIN", approval=(), verify_s=600.0)
+    bed = Bedside(node=a_node(gate=True), policy=policy).turns().until(Phase.DRAINING)
+    bed = bed.shows(ready=False).waits(1000.0).until(Phase.VERIFYING).waits(700.0)
+    assert "UNREACHABLE" in [entry.event for entry in bed.case.journal]
+    assert bed.phase is Phase.ESCALATED
+    bed = bed.waits(60.0).shows(ready=True)
+    assert bed.phase is Phase.CORDONING
+    told = len(bed.until(Phase.VERIFYING).notices)
+    bed = bed.waits(700.0).waits(10.0)
+    assert (bed.phase, len(bed.notices)) == (Phase.ESCALATED, told + 1)
+    assert bed.waits(3000.0).phase is Phase.ESCALATED
+    assert bed.waits(700.0).phase is Phase.CORDONING
+
+
 def test_a_newcomer_that_turns_out_sick_is_treated_like_any_other() -> None:
     bed = Bedside(node=a_node(gate=True)).turns().until(Phase.VERIFYING)
     bed.verified(sick=(a_finding("smi.gpu-lost", 60, check="nvidia-smi"),))

@@ -348,9 +348,17 @@ def _has_just_answered(turn: Turn, case: Case) -> bool:
     """It rests since this very turn, and answers: its examination said nothing, or took too long. A node whose agent
     was blind was drained and examined three times within ten minutes, with a page each time (seed 101)."""
     now = turn.ctx.now.watch
-    if now <= case.entered and case.journal[-1].event in (Event.INCONCLUSIVE, Event.TIMED_OUT):
+    said_nothing = case.journal[-1].event in (Event.INCONCLUSIVE, Event.TIMED_OUT)
+    if now <= case.entered and (said_nothing or (case.newcomer and not _was_away(case))):
         turn.case = case = replace(case, retry_at=now + AGAIN_S)
     return case.retry_at is not None and now < case.retry_at
+
+
+def _was_away(case: Case) -> bool:
+    """Since it was last examined or tried anew. A machine at its gate that has answered since says no more a moment
+    later: it was drained again within the minute, and people were told the same words (seed 50000099)."""
+    began = (Event.EXAMINED, Event.RETRIED, Event.UNREACHABLE)
+    return next((e.event for e in reversed(case.journal) if e.event in began), "") == Event.UNREACHABLE
 
 
 def _is_disbelieved(turn: Turn) -> bool:
