@@ -31,8 +31,7 @@ class Barred:
             refusal, case = refused.get(request.case), self._view.case_by_id(request.case)
             if refusal is not None and refusal.none and case is not None:
                 waiter = crowd.Waiter(request.case, request.node, request.when is When.NOW)
-                verb = "" if refusal.none == admit.WINDOWS else request.verb.value  # one wait, whatever it is for
-                bar = crowd.Bar(refusal.none, verb, request.pool)
+                bar = crowd.Bar(refusal.none, request.pool)
                 self._waiting[request.case] = (waiter, bar, refusal.why, case.phase)
         for case_id in [c for c, (_, _, _, phase) in self._waiting.items() if not self._still_waits(c, phase)]:
             del self._waiting[case_id]
@@ -49,7 +48,7 @@ class Barred:
         for waiter, bar, why, _ in self._waiting.values():
             bars[bar].append((waiter, why))
         self._since = {bar: self._since.get(bar, now.watch) for bar in bars}
-        for bar, waiting in sorted(bars.items(), key=lambda item: (item[0].setting, item[0].verb, item[0].pool)):
+        for bar, waiting in sorted(bars.items(), key=lambda item: (item[0].setting, item[0].pool)):
             waiters = [waiter for waiter, _ in waiting]
             told, settled = crowd.told(waiters, now.watch), now.watch - self._since[bar] >= crowd.SETTLE_S
             if settled and crowd.is_news(self._told.get(bar), told):
