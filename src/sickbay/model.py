@@ -778,7 +778,7 @@ class Recovery:
     unfenced: int = 0  # attempt that its owner said may be left behind where nobody can reach it
     stopped: float = -1.0  # watch time at which every rank of the last attempt was confirmed gone; -1: not yet
     told_of: int = 0  # attempt of which the owner knows that some nodes are out of reach
-    hidden: Mapping[str, str] = field(default_factory=dict)  # those nodes -> their machines, for who leads next
+    hidden: Mapping[str, str] = field(default_factory=dict)  # then: its nodes -> their machines, for who leads next
     spared: int = 0  # attempts in a row that were blameless, since it saved last
     left_at: float | None = None  # watch time at which its owner was told that it is not brought back
     left_with: tuple[str, ...] = ()  # the cases that were named then

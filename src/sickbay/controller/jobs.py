@@ -140,7 +140,7 @@ class JobDesk(Asking):
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
             unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
-            machines=self._view.machines(away),
+            machines=self._view.machines(nodes) if away else {},
             powerless=tuple(n for n in away if not reach.may_hide_ranks(self._view.nodes.get(n))),
             stuck=frozenset(n.name for n in map(self._view.nodes.get, away) if n is not None and job_id in n.stuck),
             ending=self._ending(job) if waiting and job else (),

@@ -77,8 +77,12 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     ]
     key = f"{job.id}/{job.attempt}/out-of-reach"
     notice = Notice(key, "warning", f"{job.id}: some of its nodes are out of reach", "\n".join(body), "", now.wall)
-    machines = {node: s.machines[node] for node in lost[:MOST_BEHIND] if s.machines.get(node)}
-    return replace(r, told_of=job.attempt, hidden=machines, notices=(*r.notices, notice)[-8:])
+    return replace(
+        r,
+        told_of=job.attempt,
+        hidden={node: it for node, it in s.machines.items() if it},
+        notices=(*r.notices, notice)[-8:],
+    )
 
 
 def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:

@@ -142,7 +142,7 @@ class JobSlice:
     on_demand: bool | None = None  # are its nodes made when work waits for them? None: none of them is to be seen
     doubts: Mapping[str, Trust] = field(default_factory=dict)  # of those, the ones under suspicion
     unreachable: Mapping[str, float] = field(default_factory=dict)  # its nodes that do not answer -> since when
-    machines: Mapping[str, str] = field(default_factory=dict)  # those nodes -> their machines
+    machines: Mapping[str, str] = field(default_factory=dict)  # while some do not answer: its nodes -> their machines
     powerless: tuple[str, ...] = ()  # those that do not answer and have no power, by their provider's word
     stuck: frozenset[str] = frozenset()  # its nodes on which ranks of it were left that no signal ends
     ending: tuple[str, ...] = ()  # those that answer and still show it: ranks of its last attempt end there
