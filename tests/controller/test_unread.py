@@ -213,6 +213,21 @@ def test_a_command_about_a_case_that_cannot_be_read_waits_with_it(store: SqliteS
     assert len(store.list(Command)) == 1
 
 
+def test_a_command_about_a_case_waits_with_the_record_of_its_node_also_under_a_new_leader(
+    store: SqliteStore, spoiler: Spoiler
+) -> None:
+    """He has not read the case, and told whoever approved it that there is none (seed 1003)."""
+    door = two_sick()
+    door.says[Verb.DRAIN] = busy
+    Shift(door, store).passes(600.0)
+    store.create(record := NodeRecord("n1", last_n=1))
+    spoiler.spoil(record)
+    shift = Shift(door, store).passes(60.0)
+    store.create(a_command("hold"))
+    shift.passes(60.0)
+    assert [stored.value.verb for stored in store.list(Command)] == ["hold"]
+
+
 @pytest.mark.parametrize(
     ("scope", "off"), [("node:n1", {"n1"}), ("pool:default", {"n1", "n2"}), ("fleet", {"n1", "n2"})]
 )

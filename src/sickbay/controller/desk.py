@@ -534,7 +534,12 @@ class Desk(Asking):
 
     def _take_command(self, command: Command, by_id: Mapping[str, str]) -> None:
         name = by_id.get(command.target) or (command.target if command.target in self._view.nodes else "")
-        if command.target in self._view.off.cases or self._view.is_off(name or command.target):
+        owner = name or command.target.rpartition(".")[0] or command.target  # of a case that was not read with its node
+        if (
+            command.target in self._view.off.cases
+            or self._view.is_off(name or command.target)
+            or self._view.is_off(owner)
+        ):
             return  # it waits with the record it is about
         if why := why_not(command, name, is_open=name in self._view.cases):
             self._records.consume((command.id,))
