@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sickbay.core import triage
 from sickbay.model import Done, Failed, Phase, Status, Verb
-from tests.builders import a_finding, a_node, a_past, a_policy, a_record
+from tests.builders import a_case, a_diagnosis, a_finding, a_node, a_past, a_policy, a_record
 from tests.core.bedside import Bedside
 
 
@@ -78,3 +79,14 @@ def test_where_the_reboot_failed_the_power_is_next() -> None:
 def test_a_person_who_approves_it_has_it_done() -> None:
     bed = away(tried=Verb.REBOOT).commands("approve", verb="POWER_CYCLE").commands("retry")
     assert bed.until(Phase.QUEUED).grants().case.rung is Verb.POWER_CYCLE
+
+
+def test_a_case_about_two_faults_that_went_away_is_one_flap() -> None:
+    """A link and the reset that it asked for were two, and a node that had booted since was reset (seed 967)."""
+    case = a_case(diagnoses=(a_diagnosis("nvlink-error"), a_diagnosis("reset-required")))
+    faults = ("nvlink-error", "reset-required")
+    past = tuple(replace(a_past(fault, flap=True), case="n1.1", ended=900.0) for fault in faults)
+    policy = a_policy(flaps_accepted=2)
+    assert triage.may_clear(a_record(past=past), case, policy, 1_000.0)
+    again = replace(past[0], case="n1.2")
+    assert not triage.may_clear(a_record(past=(*past, again)), case, policy, 1_000.0)

@@ -402,11 +402,11 @@ def severity(case: Case) -> Severity:
 
 def may_clear(record: NodeRecord, case: Case, policy: Policy, now: float) -> bool:
     """After two flaps of one fault in a day, a verdict that goes away by itself is no longer believed. That a node was
-    away which somebody else called alive is none."""
+    away which somebody else called alive is none; and a case about two faults is one flap (seed 967)."""
     if case.alive:
         return True
     faults = {d.fault for d in case.diagnoses}
-    flaps = [p for p in record.past if p.flap and p.fault in faults and now - p.ended <= policy.flap_window_s]
+    flaps = {p.case for p in record.past if p.flap and p.fault in faults and now - p.ended <= policy.flap_window_s}
     return len(flaps) < policy.flaps_accepted
 
 
