@@ -26,7 +26,9 @@ def cancel_lost(turn: Turn) -> None:
         return
     why = f"somebody deleted the record of {lost.id}, which was {explain.PHASE_WORDS[lost.phase]}: that is a cancel"
     sent = lost.pending if lost.phase is Phase.REPAIRING and lost.pending and lost.pending.sends else lost.unfinished
-    case = _open(turn, node, lost.id, why, lost.diagnoses)
+    # One that was to take off an earlier case's mark may not have done it yet: that one stayed for ever (seed 1142).
+    mark = lost.adopts if lost.adopts and node.mark == lost.adopts else lost.id
+    case = _open(turn, node, mark, why, lost.diagnoses)
     case = replace(case, unfinished=sent, rung=lost.rung, rungs_tried=lost.rungs_tried, jobs_hurt=lost.jobs_hurt)
     left = f"{why}; our marks are taken off and the node is left as it is"
     turn.case = _told(turn, steps.step(turn, case, (Event.CANCELLED, left, "operator")) or case, left, "warning")
