@@ -174,8 +174,6 @@ def test_who_was_to_take_off_an_earlier_mark_and_is_deleted_leaves_that_to_the_n
     """It took the mark for its own, which it never was, and the earlier one stayed for ever (seed 1142)."""
     node = a_node(cordoned=True, mark="n1.2")
     bed = Bedside(node=node).turns(lost=a_case(Phase.CANCELLING, id="n1.3", adopts="n1.2"))
-        lost=a_case(Phase.CANCELLING, id="n1.3", adopts="n1.2")
-    )
     assert bed.case.pending is not None
     assert bed.case.pending.args == {"cancel": "1", "adopts": "n1.2"}
 
