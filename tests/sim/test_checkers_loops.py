@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.model import Action, Phase, Place, Verb
+from sickbay.model import Action, Case, Phase, Place, Verb
 from tests.builders import a_case, a_diagnosis
 from tests.sim.test_checkers_outages import NODE, complaints, treats, unwatched
 from tests.sim.ward import Ward, names
@@ -158,3 +158,15 @@ def test_a_roll_out_that_truly_harms_excuses_whom_it_harmed() -> None:
     ward.judge.look()
     explained(ward, "driver=599.0")
     assert complaints(ward, "EndsOrRests", at_the_end=True) == []
+
+
+@pytest.mark.parametrize(("cut_off", "shared"), [(names(0, 4), True), (names(0, 1), False)])
+def test_a_rack_that_was_cut_off_truly_shares_its_absence(cut_off: tuple[str, ...], shared: bool) -> None:
+    """Where the settings call nobody many, the brain finds the rack as what their absence has in common (seed 316)."""
+    ward = unwatched()
+    node = ward.world.nodes["node-0000"]
+    ward.world.network.cut(cut_off, "both", 600.0)
+    ward.judge.look()
+    explained(ward, f"rack={node.rack}")
+    cases = [stored.value for stored in ward.run.store.list(Case)]
+    assert ward.judge.commons.explain(node, cases, ward.run.settings.controller) is shared

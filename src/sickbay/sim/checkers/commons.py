@@ -17,6 +17,7 @@ from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import Fact, World
 
 MANY = 3  # nodes that show the same; fewer where the settings ask for fewer
+AWAY = frozenset({"away"})  # what nodes show that are cut off
 LIES = frozenset({"lost"})  # what a bad agent sees where nothing is (sim/rollouts.py)
 PLACES = ("driver", "image", "agent", "pool", "rack", "domain", "switch", "zone", "capacity")
 
@@ -40,6 +41,8 @@ class Commons:
         d = fact.detail
         if fact.kind in ("fault", "relapse"):
             self._add(fact.node, signs_of(str(d["what"])))
+        for name in str(d["nodes"]).split(",") if fact.kind == "cut" else ():
+            self._add(name, AWAY)
         if fact.kind == "outsider":
             self._add(fact.node, signs_of_code(str(d["code"])))
         if fact.kind == "rolled-out" and d["bad"]:
