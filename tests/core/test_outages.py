@@ -366,6 +366,17 @@ def test_who_was_evicted_from_a_node_that_is_only_away_before_the_first_step_was
     assert is_excused(outages.judged(s, r, ())) is excused
 
 
+@pytest.mark.parametrize(("events", "excused"), [(DIED, True), (BEGAN[:1] + DIED[1:], False)], ids=["never", "began"])
+def test_one_whose_node_goes_away_before_its_first_step_is_not_counted_though_no_log_says_anything(
+    events: tuple[tuple[str, P], ...], excused: bool
+) -> None:
+    """It was evicted from a node that was cut off alone (seed 313)."""
+    r = replace(after(*events), checkpoint_step=1_000)
+    job = a_job(JobPhase.FAILED, exits=())
+    said = outages.judged(JobSlice(job=job, recovery=r, unreachable={"n2": 1.0}), r, ())
+    assert is_excused(said) is excused
+
+
 @pytest.mark.parametrize(("severity", "excused"), [(Severity.MONITOR, True), (Severity.REBOOT, False)])
 def test_the_word_of_somebody_who_may_have_nothing_treated_explains_no_hang(severity: Severity, excused: bool) -> None:
     """core/witness.py holds what an outsider says to MONITOR (seeds 586, 300083)."""
