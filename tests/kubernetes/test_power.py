@@ -152,7 +152,7 @@ def test_a_stop_that_amazon_refuses_leaves_nobody_in_standby(ward: Ward) -> None
 def test_an_instance_that_goes_away_meanwhile_is_told(ward: Ward) -> None:
     instance = ward.instance()
     action = ward.sent(ward.node(instance), Verb.POWER_CYCLE)
-    ward.ask(action)
+    assert isinstance(ward.ask(action), Started)
     ward.aws.ec2.terminate_instances(InstanceIds=[instance])
     said = ward.ask(action, call=False)
     assert isinstance(said, Failed)

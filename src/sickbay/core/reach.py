@@ -70,7 +70,8 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     if now.watch < since + TELL_S or (r.phase is RecoveryPhase.RUNNING and r.progressed > since):
         return r  # a moment, or it makes steps all the same
     body = [
-        f"{len(lost)} of the {len(job.nodes)} nodes of {job.id} do not answer: {named(sorted(lost), NAMED)}.",
+        f"{len(lost)} of the {len(job.nodes)} nodes of {job.id} {'does' if len(lost) == 1 else 'do'} not answer: "
+        f"{named(sorted(lost), NAMED)}.",
         "It is not started elsewhere while ranks there may still run and write checkpoints; it goes on by itself when "
         "they are back, or known to be without power.",
         f"If you know that they write nothing any more: sickbay job restart {job.id}.",
