@@ -113,7 +113,7 @@ def test_a_node_that_went_away_after_every_rank_was_gone_hides_none() -> None:
 def test_its_owner_is_told_once_an_attempt_what_it_means_and_what_to_type() -> None:
     told = reach.told(a_slice(), WAITING, NOW)
     (note,) = told.notices
-    assert note.body.startswith("1 of the 2 nodes of llama do not answer: n2.")
+    assert note.body.startswith("1 of the 2 nodes of llama does not answer: n2.")
     assert "sickbay job restart llama" in note.body
     assert reach.told(a_slice(), told, Now(9_000.0, 9_000.0)) is told
 
