@@ -336,6 +336,21 @@ def test_a_machine_that_is_gone_for_good_hides_no_ranks_from_the_next_leader_wha
     assert w.facts("two-attempts") == []
 
 
+def test_a_machine_that_had_left_before_its_job_had_ranks_out_of_reach_hides_none_from_the_next_leader() -> None:
+    """He took it for one of those that the owner was told of, and nobody had its machine on record (seed 1370)."""
+    w = ward(32)
+    w.world.provider.renames = True
+    w.submit(nodes=names(0, 3))
+    w.passes(HOUR)
+    w.world.network.cut(names(1, 9), "both", for_s=4 * HOUR)
+    w.world.people.terminate("node-0000", successor_after_s=1800.0)
+    w.passes(30.0).crash(back_after=60.0)
+    w.until(lambda: any("out of reach" in n.title for n in w.run.mailbox.notices), HOUR)
+    w.crash(back_after=60.0)
+    w.until(lambda: w.world.jobs["llama"].attempt == 2, 6 * HOUR)
+    assert w.facts("two-attempts") == []
+
+
 def test_members_are_not_closed_however_soon_a_node_counts_as_unreachable() -> None:
     w = ward(unreachable_s=1.0)
     w.passes(600.0)

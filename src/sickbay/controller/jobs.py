@@ -164,13 +164,14 @@ class JobDesk(Asking):
 
     def _away(self, job: Job | None, recovery: Recovery | None, now: Now) -> dict[str, float]:
         """Nodes of the job's last attempt that do not answer, and since when. Where its owner was told that ranks may
-        run on some, a node that has no object now is one of them for whoever leads anew."""
+        run on some, a node that was there then and has no object now is one of them for whoever leads anew."""
         if job is None:
             return {}
         absent = self._view.out_of_reach(job.nodes)
         if recovery is not None and recovery.told_of == job.attempt:
             known = self._view.nodes.keys() | self._view.gone
-            absent = {**dict.fromkeys(n for n in job.nodes if n not in known), **absent}
+            there = recovery.hidden or job.nodes  # one that had left before is no longer on record (1370)
+            absent = {**dict.fromkeys(n for n in job.nodes if n in there and n not in known), **absent}
         return {n: self._since(n, since, now) for n, since in absent.items()}
 
     def _ending(self, job: Job) -> tuple[str, ...]:
