@@ -41,7 +41,8 @@ class Commons:
         d = fact.detail
         if fact.kind in ("fault", "relapse"):
             self._add(fact.node, signs_of(str(d["what"])))
-        for name in str(d["nodes"]).split(",") if fact.kind == "cut" else ():
+        cut_off = str(d["nodes"]).split(",") if fact.kind == "cut" else ()
+        for name in filter(None, cut_off):  # a cut may find nobody left to cut off
             self._add(name, AWAY)
         if fact.kind == "outsider":
             self._add(fact.node, signs_of_code(str(d["code"])))

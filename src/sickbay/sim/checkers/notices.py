@@ -33,6 +33,7 @@ OURS = frozenset(
     ("cordon", "release", "drain", "collect", "verify", "verify-start", "treat-start", "treat-waits", "unguarded")
 )
 AWAY = frozenset(("cut", "mended", "not-ready", "ready"))
+GOES = frozenset(("cut", "not-ready"))
 WORD = re.compile(r"[^\s,:()]+")
 
 
@@ -81,8 +82,10 @@ class ToldOnce(Checker):
         self._befell.update(dict.fromkeys(names, fact.t))
         if fact.kind in ("order", "person"):
             self._said[str(fact.detail.get("case", fact.node))].append(fact.t)
-        if fact.kind in AWAY and self._are_away() and self._is_in_company(fact):
+        if fact.kind in AWAY and self._are_away(1 if fact.kind in GOES else 2) and self._is_in_company(fact):
             self._incident.goes_on(fact.t)
+        if fact.kind == "newer-record" and "absence" in str(fact.detail["key"]):
+            self._incident.told = 0  # whoever leads next cannot read what was told (1427)
 
     def _note_struck(self, fact: Fact) -> None:
         """What is new about a node; an outsider who repeats what its agent says is not."""
@@ -102,9 +105,10 @@ class ToldOnce(Checker):
         self._went = fact.t if went else before
         return not went or fact.t - before <= COMPANY_S
 
-    def _are_away(self) -> bool:
+    def _are_away(self, more_than: int) -> bool:
+        """Who goes away goes with another; who comes back leaves many behind, or it is no longer about many (1240)."""
         away = [n for n in self.world.nodes.values() if n.present and not (n.ready or n.treating)]
-        return len(away) > 1
+        return len(away) > more_than
 
     def moment(self) -> None:
         self._note_pauses()
@@ -127,7 +131,8 @@ class ToldOnce(Checker):
         box = self.run.mailbox
         for notice, posted in zip(box.notices[self._read :], box.posted[self._read :], strict=True):
             if not self._is_sent_again(notice, posted):
-                self._judge_words(notice, posted)
+                if not notice.case.startswith("absence."):  # counted by the incident: its words name nobody (1398)
+                    self._judge_words(notice, posted)
                 self._judge_count(notice, posted)
         self._read = len(box.notices)
 
