@@ -52,6 +52,17 @@ def test_a_moment_of_which_only_the_wall_is_known_was_as_late_as_it_can_have_bee
     assert [known.watch(WALL + at) for at in (-10.0, 50.0, 400.0, 600.0, 9_000.0)] == [100.0, 150.0, 200.0, 300.0, NOW]
 
 
+def test_of_a_wall_that_was_set_back_the_latest_moment_counts_at_which_it_can_have_stood_there() -> None:
+    """Seed 1435: by a wall that had been a day ahead, a REPLACE of 20 minutes before was taken for one of 77."""
+    ended = [Past(f"n{n}.1", "gpu-lost", "", Verb.REBOOT, "RESOLVED", False, watch, WALL + at)
+             for n, (watch, at) in enumerate([(100.0, 0.0), (1_000.0, 90_000.0), (4_000.0, 3_900.0)])]  # fmt: skip
+    set_back = rebuild_limits.calendar([], [NodeRecord("n1", past=tuple(ended))], NOW)
+    assert set_back.watch(WALL + 3_950.0) == 4_050.0  # it stood there after it was set back, or long before
+    assert set_back.watch(WALL + 50.0) == 150.0
+    assert set_back.watch(WALL + 91_000.0) == NOW
+    assert set_back.watch(WALL - 10.0) == 100.0
+
+
 def test_moments_are_known_by_open_cases_and_by_what_nodes_remember() -> None:
     past = Past("n1.1", "gpu-lost", "", Verb.REBOOT, "RESOLVED", False, 50.0, WALL)
     case = went(*TREATED, timeline=((Phase.REPAIRING, WALL + 30.0),))

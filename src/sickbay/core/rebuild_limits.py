@@ -22,22 +22,26 @@ KEPT_S = 7 * 86_400.0  # no window is longer
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Moments of which both times are on record, by the wall's."""
+    """Moments of which both times are on record, in the order in which they came: the wall may have been set back
+    between two of them."""
 
-    known: tuple[tuple[float, float], ...]
+    known: tuple[tuple[float, float], ...]  # wall, watch
     now: float  # watch time
 
     def watch(self, wall: float) -> float:
-        """The latest that it can have been: time passes by our watch only while somebody watches."""
-        later = min((watch for at, watch in self.known if at >= wall), default=self.now)
-        before = [watch + wall - at for at, watch in self.known if at <= wall]
-        return min(later, self.now, before[-1] if before else self.now)
+        """The latest that it can have been: time passes by our watch only while somebody watches. After the last moment
+        at which the wall was not past it, and before the one that followed."""
+        latest = next((i for i in reversed(range(len(self.known))) if self.known[i][0] <= wall), None)
+        after = 0 if latest is None else latest + 1
+        following = self.known[after][1] if after < len(self.known) else self.now
+        before = self.now if latest is None else self.known[latest][1] + wall - self.known[latest][0]
+        return min(following, self.now, before)
 
 
 def calendar(cases: Iterable[Case], records: Iterable[NodeRecord], now: float) -> Calendar:
     known = [(case.timeline[-1][1], case.entered) for case in cases if case.timeline]
     known += [(past.ended_at, past.ended) for record in records for past in record.past]
-    return Calendar(tuple(sorted(known)), now)
+    return Calendar(tuple(sorted(known, key=lambda one: (one[1], one[0]))), now)
 
 
 def with_windows(ledger: Ledger, cases: Sequence[Case], when: Calendar) -> Ledger:
