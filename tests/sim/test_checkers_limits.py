@@ -317,6 +317,29 @@ def test_who_is_out_by_others_doing_fills_a_place_for_what_can_wait(
     assert bool(complaints(ward, "WithinLimits")) is complained
 
 
+@pytest.mark.parametrize(("meanwhile", "complained"), [("", False), ("opened", True), ("another machine", True)])
+def test_who_took_over_an_older_mark_takes_no_place_by_closing_that_node_again(
+    meanwhile: str, complained: bool
+) -> None:
+    """Its object was deleted and came back without the mark (seed 1412)."""
+    ward = unwatched(max_out=Limit(count=2, at_least=0))
+    node = ward.world.nodes["node-0003"]
+    node.mark, node.closed = "node-0003.0", True
+    for name in ("node-0001", "node-0002"):
+        ward.world.people.cordon(name)
+    ward.passes(1200.0)
+    keeps(ward, "node-0003", When.IDLE)
+    asks(ward, Verb.CORDON, "node-0003", adopts="node-0003.0")
+    if meanwhile == "opened":
+        ward.world.people.uncordon("node-0003")
+    if meanwhile == "another machine":
+        ward.world.note("joined", "node-0003")
+    ward.world.people.delete_object("node-0003")
+    ward.passes(300.0)
+    asks(ward, Verb.CORDON, "node-0003")
+    assert bool(complaints(ward, "WithinLimits")) is complained
+
+
 def test_of_two_pools_that_one_pass_takes_nodes_from_one_allows_none() -> None:
     """Whoever came first: the pool that allows none was not to be touched."""
     ward = unwatched(max_out_fleet=Limit(count=5))

@@ -72,6 +72,7 @@ class WithinLimits(_LetGo):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._taken: dict[str, str] = {}
+        self._adopted: dict[str, str] = {}  # node -> the case that took over an older mark of ours
         self._at: dict[str, float] = {}
         self._down: dict[str, float] = {}  # out by others' doing -> since when
         # machines that we gave back, and when: whoever comes in their place is out too
@@ -87,6 +88,8 @@ class WithinLimits(_LetGo):
             self._exchanged = {name: at for name, at in self._exchanged.items() if at < forgotten}
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._taken.pop(fact.node, None)
+        if fact.kind in ("release", "joined") or (fact.kind == "person" and fact.detail["act"] == "uncordon"):
+            self._adopted.pop(fact.node, None)
         if fact.kind == "release":
             self._exchanged.pop(fact.node, None)
         if fact.kind == "cordon":
@@ -96,9 +99,12 @@ class WithinLimits(_LetGo):
         node = self.world.nodes[fact.node]
         nodes = self.world.nodes
         if was := fact.detail.get("was"):  # a mark without a record is adopted: the node was closed before
+            self._adopted[fact.node] = str(fact.detail["case"])
             if self._taken.get(fact.node) == was:
                 self._taken[fact.node] = str(fact.detail["case"])
             return
+        if self._adopted.get(fact.node) == fact.detail["case"]:
+            return  # its object went with the mark, and came back without it
         self._taken = {n: c for n, c in self._taken.items() if self._is_out(nodes[n], c)}
         up = node.ready and not node.others and not node.gate
         if up and self._taken.get(fact.node) != fact.detail["case"]:
