@@ -471,6 +471,17 @@ def test_a_cancel_asks_that_what_was_sent_be_taken_back_and_says_what_became_of_
     )
 
 
+def test_nothing_is_said_to_be_under_way_any_more_once_a_cancelled_treatment_has_ended() -> None:
+    """A case that rested with a person told them so two hours after the reboot (seed 1462)."""
+    bed = at(Phase.REPAIRING).is_sent().commands("abort")
+    bed.live = bed.last = replace(bed.case, refusal="REBOOT of n1 is under way")  # as the desk hears from the door
+    bed.answers(Done("booted"))
+    assert (bed.asks, bed.case.refusal) == (Verb.RELEASE, "")
+    bed.waits(7_200.0)
+    assert bed.phase is Phase.ESCALATED
+    assert "under way" not in bed.why
+
+
 def test_a_node_that_opts_out_is_let_go() -> None:
     bed = at(Phase.HOLDING).shows(opted_out=True)
     assert bed.phase is Phase.CANCELLING

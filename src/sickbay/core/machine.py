@@ -223,7 +223,7 @@ def adopt(case: Case, mark: str) -> Case:
 def release_after_cancel(case: Case) -> Case:
     """The sent treatment is over or lost: take our marks off under a new step, so that its answer is not mistaken."""
     assert case.phase is P.CANCELLING
-    case = replace(case, step=case.step + 1, unfinished=None)
+    case = replace(case, step=case.step + 1, unfinished=None, refusal="")
     return replace(case, pending=_action(case, Verb.RELEASE))
 
 
