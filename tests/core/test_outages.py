@@ -377,6 +377,20 @@ def test_one_whose_node_goes_away_before_its_first_step_is_not_counted_though_no
     assert is_excused(said) is excused
 
 
+@pytest.mark.parametrize(
+    ("status", "events", "excused"),
+    [(Status.UNKNOWN, DIED, True), (Status.OK, DIED, False), (Status.UNKNOWN, BEGAN[:1] + DIED[1:], False)],
+)
+def test_one_whose_nodes_give_no_answer_after_it_died_before_its_first_step_is_not_counted(
+    status: Status, events: tuple[tuple[str, P], ...], excused: bool
+) -> None:
+    """All lost their power, and a new leader was shown them as they had been minutes before (seed 313)."""
+    r = replace(after(*events), checkpoint_step=1_000)
+    asked = replace(a_finding(), status=status, place=Place("n2"))
+    said = outages.judged(JobSlice(job=a_job(JobPhase.FAILED), recovery=r), r, (asked,))
+    assert is_excused(said) is excused
+
+
 @pytest.mark.parametrize(("severity", "excused"), [(Severity.MONITOR, True), (Severity.REBOOT, False)])
 def test_the_word_of_somebody_who_may_have_nothing_treated_explains_no_hang(severity: Severity, excused: bool) -> None:
     """core/witness.py holds what an outsider says to MONITOR (seeds 586, 300083)."""

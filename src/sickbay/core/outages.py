@@ -169,7 +169,8 @@ def _had_hung(r: Recovery) -> bool:
 def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool:
     """It hung, or died of what its logs call the infrastructure, and no node of it is ill or silent alone. Beside an
     illness that work is safe from its logs say who is to blame. Where a node went away before the first step no log
-    says anything, and no program was to blame (seed 313)."""
+    says anything, and no program was to blame (seed 313); nor where a node can only not be asked, for what the platform
+    shows of it may be minutes old."""
     job = s.job
     if job is None or r.by_drain:
         return False
@@ -181,7 +182,7 @@ def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool
     blame = r.blame
     if suspects.sick_nodes(s, findings):
         blame = s.verdict.blame if s.verdict is not None else Blame.UNKNOWN
-    left = never_began(r) and bool(s.unreachable or s.powerless)
+    left = never_began(r) and bool(s.unreachable or s.powerless or suspects.mute_nodes(findings))
     return blame is Blame.INFRASTRUCTURE or (blame is Blame.UNKNOWN and (hung(r) or left))
 
 
