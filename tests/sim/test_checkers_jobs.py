@@ -255,6 +255,28 @@ def test_a_job_that_something_shared_keeps_from_beginning_may_be_given_up_after_
     assert bool(complaints(ward, "NoJobGivenUp")) == complained
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_what_a_node_prints_after_its_job_was_given_up_explains_nothing(before: bool) -> None:
+    """Two failures that nothing explained are enough. A quarter of an hour later a node of the second printed what had
+    befallen it since, and nothing but a job without a record had moved until then (seed 1806)."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=5))
+    job = ward.submit("llama", GANG)
+    version = ward.run.store.create(a_recovery(RecoveryPhase.STOPPING))
+    ward.passes(400.0)  # it makes steps, and saves nothing yet
+    again(ward, job, 2)
+    ward.passes(400.0)
+    ward.world.gangs.stop(job, "owner")
+    ward.judge.look()
+    printed = {GANG[0]: {"xid.79": ward.world.now}}
+    if before:
+        ward.world.agents.printed.update(printed)
+    ward.run.store.archive(a_recovery(RecoveryPhase.FAILED), version, 1)
+    ward.judge.look()
+    ward.world.agents.printed.update(printed)
+    ward.world.note("tick")
+    assert bool(complaints(ward, "NoJobGivenUp")) is before
+
+
 @pytest.mark.parametrize(("restarting_s", "complained"), [(300.0, False), (400.0, True)])
 def test_a_job_may_be_given_up_whose_settings_leave_no_time_for_a_first_step(
     restarting_s: float, complained: bool
@@ -318,6 +340,25 @@ def test_only_jobs_that_fail_to_begin_at_the_same_time_have_something_in_common(
             ward.world.gangs.stop(other, "owner")
             ward.judge.look()
             ward.world.gangs.restart(f"{other.id}#{n + 1}.3", other, n + 1, 0, other.nodes)
+    assert any(" in a row" in words for words in complaints(ward, "HealthyJobsRun")) is complained
+
+
+@pytest.mark.parametrize(("alone", "complained"), [(30, False), (50, True)])
+def test_the_row_of_a_job_that_does_not_begin_alone_starts_when_the_others_have_gone(
+    alone: int, complained: bool
+) -> None:
+    """It had been tried sixteen times beside two others before that (seed 1859)."""
+    ward = unwatched(nodes=12)
+    job = ward.submit("llama", GANG)
+    others = [ward.submit(f"other-{i}", names(4 + 2 * i, 2)) for i in range(2)]
+    ward.world.shared.subnet_manager_dies()
+    for n in range(2, 20 + alone):
+        again(ward, job, n)
+        for other in others if n < 20 else ():
+            ward.world.gangs.stop(other, "owner")
+            ward.judge.look()
+            ward.world.gangs.restart(f"{other.id}#{n}.3", other, n, 0, other.nodes)
+        ward.passes(1200.0)
     assert any(" in a row" in words for words in complaints(ward, "HealthyJobsRun")) is complained
 
 
