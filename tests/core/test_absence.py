@@ -258,6 +258,26 @@ def test_who_returns_from_a_later_absence_says_nothing_about_those_of_an_earlier
     assert ending(counted(rest, three[:1], (), {}, 6_000.0), (), 1e6) is not None, "two of the three are back"
 
 
+def test_who_was_back_before_others_went_says_nothing_about_those() -> None:
+    """Eight booted after a power cut; minutes later three were cut off. One of these was taken away, and for the eight
+    the other two, which had nothing wrong, were rebooted (seed 1629)."""
+    all_back = counted(one_case(8).absence or Absence((), "", 0.0, 0, 0), [], (), {}, 1_300.0)
+    three = [replace(a, since=1_400.0) for a in away(3)]
+    two = counted(counted(all_back, three, absence.FLEET, {}, 1_400.0), three[:2], (), {}, 1_900.0, left=1)
+    assert (two.most, two.left, two.mostly_back) == (3, 1, None)
+    assert ending(two, (), 1e6) is None
+    rest = counted(counted(all_back, three, absence.FLEET, {}, 1_400.0), three[:1], (), {}, 1_900.0)
+    assert ending(rest, (), 1e6) is not None, "two of the three are back"
+    one = counted(all_back, three[:1], (), {}, 1_400.0)
+    assert ending(one, (), 1e6) is not None, "one that goes away alone is no other absence"
+
+
+def test_of_whom_an_earlier_version_counted_nobody_is_counted_anew() -> None:
+    """It did not write how few had been left: nine of ten back would be none of one."""
+    old = replace(one_case(20).absence or Absence((), "", 0.0, 0, 0), fewest=0)
+    assert counted(old, away(4), absence.FLEET, {}, 1_400.0).most == 20
+
+
 def test_a_new_leader_who_does_not_know_when_they_went_takes_none_of_them_for_a_straggler() -> None:
     """He takes all for newly away; then four whom a dead switch had cut off before were counted as part of the whole
     fleet that was back (seed 2055)."""
@@ -321,7 +341,7 @@ def test_many_that_go_away_when_it_would_have_ended_are_counted_anew(before: int
     assert anew.names == tuple(a.node for a in [*away(before), *later])
     assert (anew.mostly_back, anew.all_back) == (None, None)
     soon = counted(held, [*away(before), *later], absence.FLEET, {"fleet": 64}, 160.0)
-    assert (soon.most, soon.told) == (10, ("began", "lost"))
+    assert (soon.most, soon.told) == (10 if before else 4, ("began", "lost"))
 
 
 @pytest.mark.parametrize("pause", ["", "fleet is paused by anna"])
