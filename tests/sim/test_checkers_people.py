@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from sickbay import wire
-from sickbay.model import Action, Case, Ledger, Pause, Phase, Place, Recovery, RecoveryPhase, Verb
+from sickbay.model import Action, Case, Ledger, NodeRecord, Pause, Phase, Place, Recovery, RecoveryPhase, Verb
 from sickbay.settings import JobPolicy
+from sickbay.sim import backup
+from sickbay.stores.memory import MemoryStore
 from tests.builders import a_case, a_recovery
 from tests.sim.ward import Ward, a_policy, names
 
@@ -127,6 +129,33 @@ def test_what_nobody_had_read_when_it_was_deleted_was_not_said(verb: str, delete
     treats(ward, Verb.REBOOT)
     checker = "PersonObeyed" if verb == "abort" else "HoldObeyed"
     assert bool(complaints(ward, checker)) == complained
+
+
+@pytest.mark.parametrize("verb", ["abort", "hold"])
+@pytest.mark.parametrize(
+    ("unread", "readable_for", "complained"), [(True, 0.0, False), (True, 600.0, True), (False, 0.0, True)]
+)
+def test_what_was_said_while_nobody_could_read_of_the_node_is_lost_with_a_store_that_is_put_back(
+    unread: bool, readable_for: float, complained: bool, verb: str
+) -> None:
+    """By whoever has led all the while, too: he had heard of it only where he could read it."""
+    ward = unwatched()
+    assert isinstance(ward.run.store, MemoryStore)
+    ward.run.store.create(NodeRecord(NODE))
+    if unread:
+        backup.written_by_a_newer(ward.run.store, NodeRecord, NODE)
+    ward.world.note("order", NODE, act=verb, by="bob", case=CASE)
+    ward.passes(600.0)
+    ward.judge.look(anyway=True)
+    if readable_for:
+        backup.written_by_a_newer(ward.run.store, NodeRecord, NODE, newer=False)
+        ward.judge.look(anyway=True)
+        ward.passes(readable_for)
+        ward.judge.look(anyway=True)
+    ward.run.brains = [SimpleNamespace(first_led=0.0, led_since=0.0, controller=None)]  # type: ignore[list-item]
+    ward.world.note("etcd-restored", "", age=900)
+    treats(ward, Verb.REBOOT)
+    assert bool(complaints(ward, "PersonObeyed" if verb == "abort" else "HoldObeyed")) == complained
 
 
 # -- what they decide

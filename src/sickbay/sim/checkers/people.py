@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, NodeRecord, Phase
-from sickbay.sim.checkers.checker import Checker, case_of, waited_s
+from sickbay.sim.checkers.checker import Bench, Checker, case_of, waited_s
 from sickbay.sim.checkers.consent import GOES_ON
 from sickbay.sim.world import Fact
 
@@ -31,6 +31,41 @@ def was_never_read(fact: Fact, verb: str) -> bool:
     return deleted and fact.detail["verb"] == verb
 
 
+def without(said: Mapping[str, float], lost: Sequence[str]) -> dict[str, float]:
+    return {case: at for case, at in said.items() if case not in lost}
+
+
+class Unheard:
+    """What people said of a node while nobody could read its records: nobody has obeyed it, also he who led all the
+    while, and a store that is put back without it never had it (seed 1871)."""
+
+    def __init__(self, run: Bench) -> None:
+        self._run = run
+        self._until: dict[str, float] = {}  # case -> when it could be read again; inf while it cannot
+
+    def fact(self, fact: Fact) -> None:
+        if fact.kind == "order":
+            self._until.pop(case := str(fact.detail["case"]), None)
+            if self._is_unread(case):
+                self._until[case] = float("inf")
+
+    def moment(self) -> None:
+        """What can be read is heard soon."""
+        now = self._run.world.now
+        for case in [case for case in self._until if not self._is_unread(case)]:
+            self._until[case] = min(self._until[case], now)
+            if now - self._until[case] > HEARD_S:
+                del self._until[case]
+
+    def lost(self, restored: Fact) -> list[str]:
+        """The cases of which a word was lost that nobody had heard."""
+        return [case for case, until in self._until.items() if restored.t - until <= HEARD_S]
+
+    def _is_unread(self, case: str) -> bool:
+        about = {(Case, case), (NodeRecord, case.rpartition(".")[0])}
+        return any((each.kind, each.key) in about for each in self._run.store.unread())
+
+
 class PersonObeyed(Checker):
     """A node that a person uncordoned is not taken again, nor treated, by the same case. A restored store may never
     have had that uncordon: then only he who led all the while knows of it. And where nobody had heard of it when the
@@ -46,11 +81,17 @@ class PersonObeyed(Checker):
         super().__init__(judge)
         self._freed: dict[str, tuple[str, float]] = {}  # node -> which case a person took it from, and when
         self._let_go: dict[str, float] = {}  # case -> when a person said abort
+        self._unheard = Unheard(self.run)
+
+    def moment(self) -> None:
+        self._unheard.moment()
 
     def fact(self, fact: Fact) -> None:
         self._judge_orders(fact)
+        self._unheard.fact(fact)
         if fact.kind == "etcd-restored":
             self._forget_since(self.forgotten_since(fact), fact.t - HEARD_S)
+            self._let_go = without(self._let_go, self._unheard.lost(fact))
         if fact.kind == "person" and fact.detail.get("act") == "uncordon":
             mark = self._case_held(fact.node)
             if mark:
@@ -108,8 +149,10 @@ class HoldObeyed(Checker):
         self._kept: set[tuple[str, int]] = set()  # case and step that a hold or a pause kept from going on
         self._asked: dict[str, float] = {}  # case -> when a person said hold, and nothing else since
         self._did: list[tuple[Fact, str]] = []
+        self._unheard = Unheard(self.run)
 
     def fact(self, fact: Fact) -> None:
+        self._unheard.fact(fact)
         if fact.kind == "order":
             self._asked[str(fact.detail["case"])] = fact.t
             if fact.detail["act"] != "hold":
@@ -117,6 +160,7 @@ class HoldObeyed(Checker):
         if fact.kind == "etcd-restored":
             forgotten = min(self.forgotten_since(fact), fact.t - HEARD_S)  # an order that nobody has read goes as well
             self._asked = {case: at for case, at in self._asked.items() if at < forgotten}
+            self._asked = without(self._asked, self._unheard.lost(fact))
         gone = fact.kind == "person" and fact.detail.get("act") == "delete-record"
         if gone or was_never_read(fact, "hold"):  # the hold is gone with the case that it was about
             self._asked.pop(str(fact.detail["case"]), None)
@@ -128,6 +172,7 @@ class HoldObeyed(Checker):
 
     def moment(self) -> None:
         """Held before this turn and still held after it: nothing may have been done in between."""
+        self._unheard.moment()
         held = {c.id for c in self.judge.open if c.held or c.paused}
         self._note_kept(held & self._held)
         for fact, case in self._did:
