@@ -387,8 +387,7 @@ def test_one_whose_nodes_give_no_answer_after_it_died_before_its_first_step_is_n
     """All lost their power, and a new leader was shown them as they had been minutes before (seed 313)."""
     r = replace(after(*events), checkpoint_step=1_000)
     asked = replace(a_finding(), status=status, place=Place("n2"))
-    said = outages.judged(JobSlice(job=a_job(JobPhase.FAILED), recovery=r), r, (asked,))
-    assert is_excused(said) is excused
+    assert is_excused(outages.judged(JobSlice(job=a_job(JobPhase.FAILED), recovery=r), r, (asked,))) is excused
 
 
 @pytest.mark.parametrize(("severity", "excused"), [(Severity.MONITOR, True), (Severity.REBOOT, False)])

@@ -276,6 +276,31 @@ def test_no_job_is_given_up_because_some_of_its_nodes_went_away_with_many(kind: 
     w.is_sound()
 
 
+@pytest.mark.parametrize("word", ["split", "abort"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_attempt_whose_nodes_went_away_with_many_is_not_counted_though_people_close_that_case_before_it_ends(
+    word: str, alone: bool
+) -> None:
+    """It was, and the job was given up for its first failure of its own (seed 1849). Whose node goes away alone later
+    has failed by itself."""
+    policy = Policy(max_verb="REPLACE", approval=())
+    w = Ward(32, policy=policy, jobs=JobPolicy(barren_limit=1), rack_size=8)
+    if not alone:
+        w.submit(nodes=names(6, 4))
+    w.passes(200.0)  # when it is evicted it has begun, and not saved yet
+    w.world.network.cut(names(0, 8), "control", for_s=600.0)
+    w.passes(200.0)
+    w.says(word, absence_of(w))
+    w.passes(60.0)
+    if alone:
+        w.passes(2 * HOUR)
+        w.submit(nodes=names(6, 4))
+        w.passes(200.0)
+        w.world.network.cut(names(6, 1), "control", for_s=HOUR)
+    w.passes(2 * HOUR)
+    assert bool(given_up(w)) is alone
+
+
 def test_an_attempt_that_lost_its_power_with_many_is_not_counted_though_the_next_began_before_that_was_known() -> None:
     """Seed 50001607: it was restarted on spares after two seconds, and given up for its first failure of its own."""
     jobs = JobPolicy(barren_limit=2)

@@ -189,8 +189,9 @@ class JobDesk(Asking):
         """What its last attempt failed by together with others, or because of something that has a case of its own."""
         if r.phase is RecoveryPhase.RESTARTING:
             lost = self._view.out_of_reach(self._outages.ended_on(r.job))
-            return away_with_many(self._view, r, {n: self._since(n, since, now) for n, since in lost.items()})
-        return away_with_many(self._view, r, away) or self._outages.of(r.job, now.watch)
+            away = {n: self._since(n, since, now) for n, since in lost.items()}
+            return away_with_many(self._view, r, away, self._records.ledger)
+        return away_with_many(self._view, r, away, self._records.ledger) or self._outages.of(r.job, now.watch)
 
     def take_commands(self, commands: Sequence[Command]) -> list[Command]:
         """Keep those about jobs that we look after; the others are returned."""

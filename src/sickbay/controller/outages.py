@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from sickbay.controller.view import View
 from sickbay.core import absence
 from sickbay.core import outages as core
-from sickbay.model import Recovery
+from sickbay.model import Ledger, Recovery
 
 
 class Outages:
@@ -36,14 +36,18 @@ class Outages:
         return core.of_several(self._known, job, now)
 
 
-def away_with_many(view: View, r: Recovery, away: Mapping[str, float]) -> str:
+def away_with_many(view: View, r: Recovery, away: Mapping[str, float], ledger: Ledger) -> str:
     """Has its last attempt ended because nodes of it went away together with many others? `away`: since when each of
-    them does not answer. One without power is away like any other, though no rank can hide there."""
+    them does not answer. One without power is away like any other, though no rank can hide there. That people have
+    decided meanwhile what becomes of these nodes changes nothing of why they went (seed 1849)."""
     many = view.cases.get(absence.NAME)
-    missed = (since for name, since in away.items() if _is_missed(view, name))
-    if many is None or not any(core.may_have_ended(r, since) for since in missed):
-        return ""
-    return f"its nodes are away together with many others ({many.value.id})"
+    missed = [since for name, since in away.items() if _is_missed(view, name)]
+    ended = [since for since in missed if core.may_have_ended(r, since)]
+    if many is not None and ended:
+        return f"its nodes are away together with many others ({many.value.id})"
+    if any(absence.was_decided(since, ledger) for since in ended):
+        return "its nodes went away together with many others, whose case is closed by now"
+    return ""
 
 
 def _is_missed(view: View, name: str) -> bool:

@@ -121,6 +121,11 @@ def is_left(since: float, ledger: Ledger, quiet_s: float, now: float) -> bool:
     return NEVER < since <= ledger.left_at and now < ledger.left_at + quiet_s
 
 
+def was_decided(since: float, ledger: Ledger) -> bool:
+    """Had this node gone away before the case about many was split or closed?"""
+    return NEVER < since <= max(ledger.split_at, ledger.left_at)
+
+
 def is_exchanged(absentee: Absentee, ledger: Ledger, record: NodeRecord | None = None) -> bool:
     """Did a person approve REPLACE for it, with all of those that were away then? That word is for one case: once a
     case of its own has ended since, sixteen machines that people had let go were replaced hours later. What ended on
