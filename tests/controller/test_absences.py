@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sickbay.model import Case, Command, Ledger, Notice, Pause, Phase, Verb
+from sickbay.model import Case, Command, Ledger, NodeRecord, Notice, Pause, Phase, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
@@ -96,6 +96,15 @@ def test_the_next_one_gets_a_number_of_its_own_though_the_record_of_the_first_wa
     shift.store.lose(Case, "absence.1")
     again = go(return_(shift.passes(HOUR), *NAMES[:5]).successor().passes(HOUR), *NAMES[:5]).passes(HOUR)
     case = again.case("absence")
+    assert case is not None
+    assert case.id == "absence.2"
+
+
+def test_the_next_one_gets_a_number_of_its_own_though_only_the_archive_knows_of_the_first() -> None:
+    shift = return_(go(a_shift(), *NAMES[:5]).passes(HOUR), *NAMES[:5]).passes(2 * HOUR)
+    assert isinstance(shift.store, MemoryStore)
+    shift.store.lose(NodeRecord, "absence")
+    case = go(shift.successor().passes(HOUR), *NAMES[:5]).passes(HOUR).case("absence")
     assert case is not None
     assert case.id == "absence.2"
 

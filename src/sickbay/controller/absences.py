@@ -242,8 +242,7 @@ class Absences:
     def _open(self, away: list[core.Absentee], scope: tuple[str, ...], beside: int, now: Now) -> None:
         if not away:  # only those whose case was split
             return
-        record, story = self._record(), self._story()
-        record = replace(record, last_n=record.last_n + 1)
+        record, story = self._records.numbered_on(self._record()), self._story()
         case = core.open_case(
             away, scope, self._view.members, beside, n=record.last_n, now=now.watch, at=now.wall,
             cluster=self._settings.cluster,

@@ -537,6 +537,10 @@ class Records:
         ended = patiently(lambda: list(self.store.history(Case, node=name, limit=1)))
         return rebuild.numbers(case.id for case in ended).get(name, 0)
 
+    def numbered_on(self, record: NodeRecord) -> NodeRecord:
+        """The same, with the next number. One that knows of no case may have been made anew."""
+        return replace(record, last_n=(record.last_n or self.last_ended(record.node)) + 1)
+
     def _is_archived(self, case: Case) -> bool:
         """By us, perhaps, and only the answer got lost."""
         return any(ended.id == case.id for ended in self.store.history(Case, node=case.node, limit=8))
