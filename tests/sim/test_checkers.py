@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 
-from sickbay.model import Absence, Action, Case, Checkpoint, Entry, JobPhase, Phase, Place, RecoveryPhase, Verb
+from sickbay.model import (
+    Absence,
+    Action,
+    Case,
+    Checkpoint,
+    Entry,
+    JobPhase,
+    NodeRecord,
+    Phase,
+    Place,
+    RecoveryPhase,
+    Verb,
+)
 from sickbay.settings import JobPolicy, Limit
 from sickbay.sim.checkers import ALL
 from sickbay.sim.jobs import SimJob
@@ -324,6 +336,37 @@ def test_a_case_number_that_a_restored_store_never_had_is_used_again(led_for: fl
     ward.world.note("etcd-restored", "", age=600)
     led = SimpleNamespace(first_led=0.0, led_since=ward.world.now - led_for, controller=None)
     ward.run.brains = [led]  # type: ignore[list-item]
+    changes(ward, replace(case, opened_at=case.opened_at + 60.0))
+    assert (f"{CASE} was used for two cases" in complaints(ward)) is complains
+
+
+@pytest.mark.parametrize(
+    ("led_for", "deleted", "written_again", "complains"),
+    [
+        (-30.0, ("delete-record", "delete-node-record"), False, False),
+        (-30.0, ("delete-record", "delete-node-record"), True, True),
+        (3600.0, ("delete-record", "delete-node-record"), False, True),
+        (-30.0, ("delete-node-record",), False, True),
+        (-30.0, ("delete-record",), False, True),
+    ],
+    ids=["both", "written again", "still leads", "the archive knows", "its node's record knows"],
+)
+def test_a_case_number_of_which_people_deleted_every_record_is_used_again(
+    led_for: float, deleted: tuple[str, ...], written_again: bool, complains: bool
+) -> None:
+    """Whoever has led all the while knows of it, and so do the archive and a record that he wrote again."""
+    ward = unwatched()
+    case = keeps(ward)
+    asks(ward, Verb.CORDON)
+    ward.judge.look()
+    for act in deleted:
+        ward.world.note("person", NODE, act=act, **({"case": CASE} if act == "delete-record" else {}))
+    led = SimpleNamespace(first_led=0.0, led_since=ward.world.now - 3600.0, controller=None)
+    ward.run.brains = [led]  # type: ignore[list-item]
+    if written_again:
+        ward.run.store.create(NodeRecord(NODE))
+    ward.judge.look(anyway=True)
+    led.led_since = ward.world.now - led_for
     changes(ward, replace(case, opened_at=case.opened_at + 60.0))
     assert (f"{CASE} was used for two cases" in complaints(ward)) is complains
 

@@ -256,7 +256,9 @@ class NumberedOnce(Checker):
     """A case number is never used again, and no node has two open cases. The number of one that had done nothing yet
     when somebody deleted its record may be: nobody knows of it any more, and no door has heard of it. Nor is there
     anybody who knows of a case that a restored store never had, once he who led when it was put back leads no more; or
-    if a person has deleted the record of the node before, so that only the archive knew of it (seed 426)."""
+    if a person has deleted the record of the node before, so that only the archive knew of it (seed 426). The archive
+    does not know of one whose own record a person had deleted, and then that of its node, before the lead changed and
+    before it was written again (seed 1827)."""
 
     floor: ClassVar[float] = 500.0
 
@@ -267,10 +269,18 @@ class NumberedOnce(Checker):
         self._acted: set[str] = set()  # cases in whose name something was truly done
         self._seen_at: dict[str, float] = {}
         self._wiped: set[str] = set()  # nodes whose record a person has deleted
+        self._deleted: set[str] = set()  # cases of which a person deleted the record
+        self._in_mind: dict[
+            str, float
+        ] = {}  # such a case, of a node that was wiped since: only he who led then knows it
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "person" and fact.detail.get("act") == "delete-node-record":
             self._wiped.add(fact.node)
+            theirs = [case for case in self._deleted if case.rpartition(".")[0] == fact.node]
+            self._in_mind.update(dict.fromkeys(theirs, fact.t))
+        if fact.kind == "person" and fact.detail.get("act") == "delete-record":
+            self._deleted.add(str(fact.detail["case"]))
         if fact.kind in ("cordon", "drain", "collect", "treat-start"):
             self._acted.add(case_of(fact))
             self._idle.discard(case_of(fact))
@@ -286,6 +296,7 @@ class NumberedOnce(Checker):
             self.complain(None, f"{node} has {nodes.count(node)} open cases")
         early = {c.id for c in self.judge.open if c.phase in (Phase.SUSPECTED, Phase.WAITING)}
         self._idle = (early | self._idle & self._unread()) - self._acted
+        self._forget_untold()
         for case in self.judge.open:
             self.exercised += case.id not in self._opened
             self._seen_at.setdefault(case.id, self.world.now)
@@ -293,6 +304,22 @@ class NumberedOnce(Checker):
             if first != case.opened_at:
                 self.complain(None, f"{case.id} was used for two cases")
                 self._opened[case.id] = case.opened_at
+
+    def _forget_untold(self) -> None:
+        """Who led when the last record went may have written it again; once another leads nobody can."""
+        led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
+        for case, at in [*self._in_mind.items()]:
+            if any(since <= at for since in led):
+                if case.rpartition(".")[0] in self._on_record():
+                    del self._in_mind[case]
+            elif led:
+                self._opened.pop(case, None)
+                del self._in_mind[case]
+
+    def _on_record(self) -> set[str]:
+        store = self.run.store
+        unread = {each.key for each in store.unread() if each.kind is NodeRecord}
+        return unread | {stored.value.node for stored in store.list(NodeRecord)}
 
     def _unread(self) -> set[str]:
         """Cases that nobody can read just now: nothing is done in their name meanwhile."""
