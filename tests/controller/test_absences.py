@@ -101,12 +101,15 @@ def test_the_next_one_gets_a_number_of_its_own_though_the_record_of_the_first_wa
 
 
 def test_the_next_one_gets_a_number_of_its_own_though_only_the_archive_knows_of_the_first() -> None:
+    """The old number was refused, which was read as a person's deletion: nobody heard that they are away."""
     shift = return_(go(a_shift(), *NAMES[:5]).passes(HOUR), *NAMES[:5]).passes(2 * HOUR)
     assert isinstance(shift.store, MemoryStore)
     shift.store.lose(NodeRecord, "absence")
-    case = go(shift.successor().passes(HOUR), *NAMES[:5]).passes(HOUR).case("absence")
+    again = go(shift.successor().passes(HOUR), *NAMES[:5]).passes(HOUR)
+    case = again.case("absence")
     assert case is not None
     assert case.id == "absence.2"
+    assert "absence.2/began" in [notice.key for notice in about_it(again)]
 
 
 def test_who_goes_away_beside_those_that_people_look_after_is_one_of_many() -> None:

@@ -183,7 +183,7 @@ class Monitor:
             return
         known = self._view.records.get(cause.factor)
         record = known.value if known else NodeRecord(cause.factor, cluster=self._settings.cluster)
-        record = self._records.numbered_on(record)
+        record = replace(record, last_n=record.last_n + 1)
         case = causes.case_of(cause, record.last_n, now.watch, now.wall, self._settings.cluster)
         told = explain.notice_of(case, cause.why, self._catalog, now.wall)
         case = replace(case, notices=(told,) if told else ())
