@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, Ledger, NodeRecord, Notice, Pause, Phase, Recovery, RecoveryPhase
@@ -197,7 +198,9 @@ def _is_one_of_many(notice: Notice, case: str) -> bool:
 
 
 def _rests_why(case: Case) -> str:
-    put = [e.why for e in case.journal if e.phase == Phase.ESCALATED and e.event != "MERGED"]
+    """As it was put there, whatever happened to it since."""
+    there = Phase.ESCALATED
+    put = [new.why for old, new in pairwise(case.journal) if new.phase == there and old.phase != there]
     return put[-1] if put else ""
 
 
