@@ -126,3 +126,19 @@ def test_what_began_long_after_the_last_ones_went_away_is_another_incident() -> 
     for key in ("began", "lost", "over"):
         tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2", after_s=300.0)
     assert not [words for words in complaints(ward, "ToldOnce") if "of one incident" in words]
+
+
+@pytest.mark.parametrize(("quiet_s", "complained"), [(4_200.0, False), (600.0, True)], ids=["rightly", "too early"])
+def test_what_begins_after_people_were_told_that_it_is_over_is_another_incident(
+    quiet_s: float, complained: bool
+) -> None:
+    """A straggler came back meanwhile, which kept the first one alive for the judge (50000142)."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    tells(ward, "absence.1/began", "1 began", case="absence.1", after_s=300.0)
+    ward.passes(quiet_s)
+    tells(ward, "absence.1/over", "1 over", case="absence.1")
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    for key in ("began", "lost", "over"):
+        tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2", after_s=60.0)
+    assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained

@@ -44,6 +44,8 @@ class Incident:
     began: float = float("-inf")
     last: float = float("-inf")  # when two or more were last away
     told: int = 0
+    went: float = float("-inf")  # when somebody last went away in company
+    over: bool = False  # people were told so, and rightly
 
     def goes_on(self, now: float) -> None:
         if now - self.last > INCIDENT_S:
@@ -84,6 +86,7 @@ class ToldOnce(Checker):
             self._said[str(fact.detail.get("case", fact.node))].append(fact.t)
         if fact.kind in AWAY and self._are_away(1 if fact.kind in GOES else 2) and self._is_in_company(fact):
             self._incident.goes_on(fact.t)
+            self._incident.went = fact.t if fact.kind in GOES else self._incident.went
         if fact.kind == "newer-record" and "absence" in str(fact.detail["key"]):
             self._incident.told = 0  # whoever leads next cannot read what was told (1427)
 
@@ -191,8 +194,11 @@ class ToldOnce(Checker):
     def _judge_incident(self, notice: Notice, posted: Posted) -> None:
         """One that people have closed is over; whoever is away after that is news."""
         known = self._incident
-        if "/began" in notice.key and posted.at - max(known.last, known.began) > INCIDENT_S:
-            known.began, known.told = posted.at, 0  # nobody has gone away with others for an hour: it is another one
+        quiet = posted.at - max(known.last, known.began) > INCIDENT_S  # nobody has gone away with others for an hour
+        if "/began" in notice.key and (quiet or known.over):
+            known.began, known.told, known.over = posted.at, 0, False  # it is another one
+        if notice.key.endswith("/over"):  # said too early, it goes on (1240)
+            known.over = posted.at - known.went >= INCIDENT_S - COMPANY_S
         known.told += 1
         said = sum(at >= known.began for case, times in self._said.items() for at in times if "absence" in case)
         days = int((posted.at - max(known.began, self._born)) // DAY_S)
