@@ -214,6 +214,18 @@ def test_a_person_may_have_nodes_replaced_that_are_away() -> None:
     assert complaints(ward, "HealthyLeftAlone") == []
 
 
+@pytest.mark.parametrize("approved", [True, False])
+def test_who_is_exchanged_by_a_persons_word_about_many_is_closed_for_it(approved: bool) -> None:
+    """Seed 50000709."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 7200.0)
+    ward.passes(1_200.0)
+    if approved:
+        ward.world.note("person", "absence", act="approve", by="bob", case="absence.1", verb="REPLACE")
+    ward.run.platform.perform(Action(f"{NODE}.1/2", Verb.CORDON, Place(NODE)))
+    assert bool(complaints(ward, "HealthyLeftAlone")) is not approved
+
+
 @pytest.mark.parametrize(("writes", "complained"), [(True, True), (False, False)])
 def test_an_attempt_begins_beside_ranks_that_write(writes: bool, complained: bool) -> None:
     ward = unwatched()
