@@ -44,7 +44,7 @@ def behind(s: JobSlice, r: Recovery, job: Job) -> str:
 
 
 def ending(s: JobSlice, r: Recovery, job: Job) -> str:
-    """A node that is back is Ready before its kubelet has ended what was given up: that takes as long as the ranks'
+    """A node that is back is shown as ready before it has ended what was given up: that takes as long as the ranks'
     grace, and until then they write."""
     if not s.ending:
         return ""

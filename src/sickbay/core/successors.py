@@ -1,8 +1,8 @@
 """Machines that came sick, one after the other: where a provider's stock is bad, a REPLACE brings the next sick one.
 
-Counted by pool, for a name tells nothing: Karpenter and Auto Scaling groups give each machine a name of its own. Who
-joined while we looked on, and is sent away before it was ever found well, is one of a row; after `MOST` of them a
-person decides. Called by core/decide.py and core/phases.py; controller/successors.py keeps the row in the Ledger.
+Counted by pool, for a name tells nothing: many autoscalers give each machine a name of its own. Who joined while we
+looked on, and is sent away before it was ever found well, is one of a row; after `MOST` of them a person decides.
+Called by core/decide.py and core/phases.py; controller/successors.py keeps the row in the Ledger.
 Pure. It must never stop a person who approves a REPLACE for this very case.
 """
 

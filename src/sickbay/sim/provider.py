@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 #   late           another machine, hours later
 #   ill            another machine that is sick already, and says so from the first look on
 #   never          the old one is gone and no other comes (no capacity): the call never ends
-HABITS = ("same-parts", "same-instance", "sick", "ill", "late", "never")
 LATE_S = (3_600.0, 21_600.0)
 
 
