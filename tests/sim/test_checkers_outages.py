@@ -187,6 +187,53 @@ def test_a_straggler_is_a_patient_until_it_is_up_again_and_then_its_absence_is_n
     assert bool(complaints(ward, "HealthyLeftAlone")) is complained
 
 
+@pytest.mark.parametrize(("alone_s", "complained"), [(3_000.0, False), (60.0, True)])
+def test_a_straggler_that_is_cut_off_once_more_with_many_before_it_answered_stays_a_patient(
+    alone_s: float, complained: bool
+) -> None:
+    """Seed 50001455: nobody can see that its cable is out twice."""
+    ward = unwatched()
+    ward.world.network.cut([NODE], "control", 90_000.0)
+    ward.world.network.cut(names(8, 4), "control", 1_200.0)
+    ward.passes(1_200.0 + alone_s)
+    ward.world.network.cut([NODE, *names(0, 3)], "control", 7_200.0)
+    ward.passes(400.0)
+    treats(ward)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_those_whom_people_have_treated_alone_keep_nobody_else_from_being_a_straggler(split: bool) -> None:
+    """Seed 50001347: three of a rack were split off; the fourth went away with others, who came back."""
+    ward = unwatched()
+    rack = [n.name for n in ward.world.nodes.values() if n.rack == ward.world.nodes[NODE].rack and n.name != NODE]
+    others = [n.name for n in ward.world.nodes.values() if n.rack != ward.world.nodes[NODE].rack][:4]
+    ward.world.network.cut(rack, "control", 90_000.0)
+    ward.passes(900.0)
+    if split:
+        ward.world.note("order", "absence", act="split", by="bob", case="absence.1")
+    ward.passes(60.0)
+    ward.world.network.cut([NODE], "control", 90_000.0)
+    ward.world.network.cut(others, "control", 600.0)
+    ward.passes(600.0 + 2_000.0)
+    treats(ward)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is not split
+
+
+@pytest.mark.parametrize(("later_s", "complained"), [(1.0, False), (900.0, True)])
+def test_a_boot_behind_a_cut_is_seen_by_nobody(later_s: float, complained: bool) -> None:
+    """Seed 50001586: a successor behind a dead switch had booted; it was a patient until it answered."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 7_200.0)
+    ward.passes(600.0)
+    ward.world.note("person", "absence", act="split", by="bob", case="absence.1")
+    ward.passes(60.0)
+    ward.world.note("boot", NODE, boot="another")
+    ward.passes(6_540.0 + later_s)
+    treats(ward)
+    assert bool(complaints(ward, "HealthyLeftAlone")) is complained
+
+
 @pytest.mark.parametrize("cut", [4, 2])
 def test_a_job_may_be_given_up_that_died_before_many_were_cut_off_or_after_a_few_were(cut: int) -> None:
     ward = unwatched(barren_limit=1)

@@ -6,7 +6,7 @@ Judged by the world's cuts: who was cut off, for how long, and whether anything 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Ledger, Pause, Recovery
@@ -61,8 +61,8 @@ class _Absent(Checker):
             self._down_before.discard(fact.node)
         if fact.kind == "ready":
             self._split.discard(fact.node)
-        if fact.kind in ("ready", "boot"):
-            self._is_up(fact.node, fact.t)
+        if fact.kind == "ready" or (fact.kind == "boot" and fact.node not in self.cut_now):
+            self._is_up(fact.node, fact.t)  # a boot that nobody can see is none (50001586)
         if fact.kind == "treat-start" and self.world.ailing(fact.node):  # away by our doing, for something of its own
             self._down_before.add(fact.node)
         if fact.kind == "mended":
@@ -75,17 +75,18 @@ class _Absent(Checker):
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._forget_moment(fact.t)
 
-    def _go_away(self, names: Iterable[str], t: float) -> None:
-        for name in names:
-            if name in self._silent and not self.cut_now[name]:
+    def _go_away(self, names: Sequence[str], t: float) -> None:
+        fresh = {name for name in names if not self.cut_now[name]}
+        for name in fresh:
+            if name in self._silent:
                 self._down_before.add(name)
-            if not self.cut_now[name] and t <= self.away.get(name, -1.0):  # the first one may not be over yet
+            if t <= self.away.get(name, -1.0):  # the first one may not be over yet
                 self._alone_from[name] = self._back_at + STRAGGLES_S
-            self.cut_now[name] += 1
             if self.away.get(name) != float("inf"):
                 self.away.pop(name, None)  # whatever it was away for before: this is another absence
+        self.cut_now.update(names)
         for name in self.members() - self._split:
-            if self.away.get(name) != float("inf") and (name in names or not self._is_straggler(name, t)):
+            if self.away.get(name) != float("inf") and (name in fresh or not self._is_straggler(name, t)):
                 self.away[name], self.many_since[name] = float("inf"), t
                 self._let_until.pop(name, None)
                 (self._earlier.discard if name in names else self._earlier.add)(name)
@@ -120,7 +121,7 @@ class _Absent(Checker):
         late = {name for name in back if self.away[name] < t and name in self._silent}
         self._patients |= late  # until they are up: a machine that has its power back takes minutes to boot
         self.away.update(dict.fromkeys(set(back) - late, t + AFTER_S))
-        members = self.members()  # who is left of the others is soon an ordinary patient
+        members = self.members(self._split)  # who is left of the others is soon an ordinary patient
         for name in [n for n in self.cut_now if self.away.get(n) == float("inf") and n not in members]:
             later = t + (ENDS_S if name in self._earlier else STRAGGLES_S)
             until = self._let_until.get(name, -1.0)
@@ -142,12 +143,13 @@ class _Absent(Checker):
         for name in [n for n, since in self.many_since.items() if t - since < KNOWN_S and n not in members]:
             self.away.pop(name, None)
 
-    def members(self) -> set[str]:
+    def members(self, alone: Collection[str] = ()) -> set[str]:
         """Who is one of many now, by the settings in force: whoever says that a million nodes are many wants each node
         treated alone. Not away with the others is a machine that its provider took away, one that somebody else holds,
-        one that was down. Many of the fleet, of what some of it share, or all of a pool of two or three."""
+        one that was down, and who is treated `alone`. Many of the fleet, of what some of it share, or all of a pool of
+        two or three."""
         nodes, limits = self.world.nodes, self.run.settings.controller
-        known = [nodes[name] for name in self.cut_now if name not in self._down_before]
+        known = [nodes[name] for name in self.cut_now if name not in self._down_before and name not in alone]
         counted = [n for n in known if not n.gone and not n.others]
         if len(counted) >= max(limits.absent_nodes, limits.absent_share * len(nodes)):
             return set(self.cut_now)
