@@ -408,6 +408,34 @@ def test_what_is_found_on_the_successor_in_the_same_look_is_not_lost() -> None:
     assert bed.turns().phase is Phase.WAITING
 
 
+def condemned_with(bed: Bedside) -> dict[str, str]:
+    assert bed.phase is Phase.RESOLVED
+    assert bed.decision is not None
+    return dict(bed.decision.condemn)
+
+
+def test_what_is_found_on_the_successor_in_the_same_look_condemns_none_of_its_parts() -> None:
+    """On the same device too: there it was the new part that was condemned, and not the one that had left."""
+    sick = a_finding("smi.remap-failed", 1, boot="boot-new", part="S2")
+    bed = replacing().shows(instance="i-new", uid="uid-new", boot_id="boot-new", findings=(sick,))
+    assert condemned_with(bed) == {"S1": "row-remap-failed in case n1.1"}
+
+
+@pytest.mark.parametrize("said", ["hold", "pause"])
+def test_what_is_said_of_the_successor_while_a_person_keeps_the_old_case_is_about_the_successor(said: str) -> None:
+    """A webhook's word about a healthy machine condemned its GPU, for which it was replaced (seed 50001073)."""
+    bed = replacing()
+    bed = bed.commands("hold") if said == "hold" else bed
+    bed.paused = "the fleet is paused" if said == "pause" else ""
+    bed.shows(instance="i-new", uid="uid-new", boot_id="boot-new")
+    bed.finds("xid.64", 2, part="S2", source="alertmanager")
+    assert [d.part for d in bed.case.diagnoses] == ["S1"]
+    bed.paused = ""
+    bed = bed.commands("unhold") if said == "hold" else bed.turns()
+    assert condemned_with(bed) == {"S1": "row-remap-failed in case n1.1"}
+    assert bed.faults == {"row-remap-error"}  # still known, and a case of the new machine's own
+
+
 def test_a_case_without_a_replacement_condemns_no_part() -> None:
     bed = Bedside(policy=OPEN_HANDED).finds("xid.79", part="S1").until(Phase.RESOLVED)
     assert bed.case.diagnoses[0].part == "S1"

@@ -46,6 +46,11 @@ def no_successor(case: Case) -> str:
     )
 
 
+def is_successor(case: Case, node: Node | None) -> bool:
+    """Is it another machine than the one that this case is about? Older records name a machine by its object."""
+    return node is not None and case.instance not in ("", node.instance, node.uid)
+
+
 def is_same_machine(case: Case, node: Node | None) -> bool:
     """The provider says that it replaced the machine, and started the very same one again."""
     sent = case.pending

@@ -132,6 +132,8 @@ def _merge(turn: Turn) -> None:
     case = turn.case
     if case is None or not turn.fresh or case.phase in machine.ENDS or case.factor or case.cancelled:
         return  # what is found while a case is let go stays latched, and opens the next one
+    if comebacks.is_successor(case, turn.s.node):
+        return  # so does what another machine shows: its healthy part was condemned with the old one's (seed 50001073)
     known = {(d.fault, d.place.device) for d in case.diagnoses}
     merged, turn.worse = triage.merge(case, turn.fresh, turn.ctx.catalog, turn.s.node, turn.ctx.ceilings)
     new = [d for d in turn.fresh if (d.fault, d.place.device) not in known]
@@ -177,7 +179,7 @@ def _from_outside(turn: Turn, case: Case) -> Move | None:
         return (Event.CLEARED, turn.s.over, "sickbay")
     if node is None or case.factor or node.version < case.opened_version:
         return None
-    if case.instance not in ("", node.instance, node.uid):  # older records name a machine by its object
+    if comebacks.is_successor(case, node):
         event = Event.REPLACED if case.rung is Verb.REPLACE and case.phase is Phase.REPAIRING else Event.GONE
         return (event, f"{case.node} is another machine now ({node.instance})", "platform")
     if node.uid != case.uid:
@@ -287,7 +289,7 @@ def _conclude(turn: Turn) -> Decision:
         record = triage.close(record, case, turn.ctx.policy, now=now.watch, at=now.wall)
         if case.phase is Phase.RESOLVED and case.journal[-1].event == Event.DONE:
             record = suspicion.note_check(record, case.plan.verify_with)
-        if turn.s.node is not None and case.instance not in ("", turn.s.node.instance, turn.s.node.uid):
+        if comebacks.is_successor(case, turn.s.node):
             record = replace(record, past=())  # the record is about the new machine by now
         elif case.phase is Phase.RESOLVED and (comebacks.has_left(case) or turn.s.gone):
             parts = tuple(d for d in record.doubts if d.part)  # its parts may come back in its successor
