@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sickbay.model import Case, Command, Ledger, NodeRecord, Notice, Pause, Phase, Verb
+from sickbay.model import Case, Command, Failed, Ledger, NodeRecord, Notice, Pause, Phase, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
-from tests.controller.door import Door, Shift
+from tests.controller.door import Door, Shift, busy
 
 MINUTE, HOUR = 60.0, 3_600.0
 NAMES = tuple(f"n{n:02}" for n in range(20))
@@ -259,3 +259,36 @@ def test_what_an_agent_sees_elsewhere_is_treated_while_many_are_away() -> None:
     shift = go(a_shift(), *NAMES[:8]).passes(HOUR)
     shift.door.shows(NAMES[19], findings=(a_finding(node=NAMES[19]),))
     assert {a.place.node for a in shift.passes(HOUR).door.called(Verb.CORDON)} == {NAMES[19]}
+
+
+def test_who_is_excused_by_a_treatment_of_its_own_is_one_of_many_as_soon_as_that_has_ended() -> None:
+    """A successor was closed beside all the others, in the pass in which the case of its predecessor ended (seed
+    50001073): nobody had heard of the exchange before, for a person held that case."""
+    shift = a_shift(max_out=Limit(), max_out_fleet=Limit())
+    shift.door.says[Verb.REPLACE] = busy
+    shift.door.shows(NAMES[0], findings=(a_finding("smi.remap-failed", node=NAMES[0], part="S1"),))
+    shift.passes(HOUR)
+    shift.store.create(Command("hold-1", "hold", f"{NAMES[0]}.1", "anna", "I look at it", 0.0))
+    shift.passes(MINUTE).door.shows(
+        NAMES[0], instance="i-new", uid="u-new", boot_id="b-new", findings=(), cordoned=False, mark=""
+    )
+    go(shift.passes(MINUTE), *NAMES[:5]).passes(HOUR)
+    shift.store.create(Command("unhold-1", "unhold", f"{NAMES[0]}.1", "anna", "go on", 0.0))
+    shift.passes(MINUTE)
+    assert shift.case(NAMES[0]) is None
+    assert [a.key.partition("/")[0] for a in shift.door.called(Verb.CORDON)] == ["n00.1"]
+
+
+def test_whose_treatment_has_failed_while_many_are_away_gets_no_stronger_one_before_it_is_back() -> None:
+    """In the pass in which that was heard it was excused by it still, and was power cycled and given back at once."""
+    shift = a_shift(max_out=Limit(), max_out_fleet=Limit())
+    shift.door.says[Verb.REBOOT] = busy
+    shift.door.shows(NAMES[0], findings=(a_finding("xid.79", node=NAMES[0]),))
+    go(shift.passes(10 * MINUTE), *NAMES[:5]).passes(10 * MINUTE)
+    for verb in TREATED:
+        shift.door.says[verb] = lambda _: Failed("the network of its rack does not answer")
+    shift.passes(5 * HOUR)
+    assert [a.verb for a in shift.door.asked if a.verb in TREATED and a.call] == [Verb.REBOOT]
+    return_(shift, *NAMES[:5]).passes(HOUR)
+    assert treated(shift) == {NAMES[0]}
+    assert len(shift.door.called(Verb.POWER_CYCLE)) == 1  # it was sick before, and is

@@ -89,6 +89,16 @@ class Absences:
         in_vain = one_by_one.forbids(case, self._records.ledger, now.watch, limits)
         return core.too_soon(case, since, now.watch, limits) or in_vain
 
+    def note_move(self, before: Case | None, after: Case | None, now: Now) -> None:
+        """Of a node's own case; `after`: None if it has ended. A treatment that excused its node is over, and the node
+        may be one of many by now. That is known before anything else is decided about it in this very pass: one whose
+        reboot had failed got a power cycle, and a successor was closed beside all others (seed 50001073)."""
+        node = self._view.nodes.get(before.node) if before is not None else None
+        if node is None or node.name not in self._view.away:
+            return
+        if core.excuse(node, before) and not core.excuse(node, after):
+            self.look(now)
+
     def note_end(self, case: Case, now: Now) -> None:
         """Of a node's own case."""
         before = self._records.ledger
