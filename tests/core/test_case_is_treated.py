@@ -436,6 +436,14 @@ def test_what_is_said_of_the_successor_while_a_person_keeps_the_old_case_is_abou
     assert bed.faults == {"row-remap-error"}  # still known, and a case of the new machine's own
 
 
+def test_a_part_is_not_condemned_by_the_word_of_one_who_may_cause_no_replacement() -> None:
+    """The next machine with that part was replaced for it: more than any word of that source may cause."""
+    bed = replacing().finds("xid.64", 2, part="S2", source="alertmanager", device="0000:b9:00")
+    assert [d.part for d in bed.case.diagnoses] == ["S1", "S2"]
+    bed.shows(instance="i-new", uid="uid-new", boot_id="boot-new")
+    assert condemned_with(bed) == {"S1": "row-remap-failed in case n1.1"}
+
+
 def test_a_case_without_a_replacement_condemns_no_part() -> None:
     bed = Bedside(policy=OPEN_HANDED).finds("xid.79", part="S1").until(Phase.RESOLVED)
     assert bed.case.diagnoses[0].part == "S1"

@@ -295,7 +295,7 @@ def _conclude(turn: Turn) -> Decision:
             parts = tuple(d for d in record.doubts if d.part)  # its parts may come back in its successor
             record = replace(record, latched=(), doubts=parts, lemon="")
         record = comebacks.note(record, case, now.watch)
-        condemn = _condemned(case)
+        condemn = _condemned(turn, case)
     if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:
         case = replace(case, refusal=turn.s.refusal.why, retry_at=turn.s.refusal.again_at)
         case = _asked(turn, case, turn.s.refusal.asks)
@@ -312,11 +312,13 @@ def _asked(turn: Turn, case: Case, verb: Verb | None) -> Case:
     return replace(case, notices=(*case.notices, notice)[-8:])
 
 
-def _condemned(case: Case) -> tuple[tuple[str, str], ...]:
-    """Parts that left with a replaced machine. Should one of them come back, it is refused."""
+def _condemned(turn: Turn, case: Case) -> tuple[tuple[str, str], ...]:
+    """Parts that left with a replaced machine. Should one of them come back, it is refused. Not by the word of one who
+    may cause no REPLACE: it would cause that of the next machine that the part is in."""
     if not comebacks.has_left(case):
         return ()
-    return tuple((d.part, f"{d.fault} in case {case.id}") for d in case.diagnoses if d.part)
+    ill = [d for d in case.diagnoses if d.part and Verb.REPLACE in turn.ctx.ceilings.get(d.source, ())]
+    return tuple((d.part, f"{d.fault} in case {case.id}") for d in ill)
 
 
 def wake_at(case: Case, record: NodeRecord, ctx: Context) -> float | None:
