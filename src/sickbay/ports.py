@@ -194,6 +194,10 @@ class Store(Protocol):
     ) -> Iterator[V]:
         """Archived Cases or Recoveries, newest first."""
 
+    def last_ended(self, kind: type[V], key: str) -> V | None:
+        """The archived Case or Recovery of this key that ended last, if it can be read; None while one is live. One
+        look, however long the archive is."""
+
     def prune(self, older_than: float) -> int:
         """Forget archived records that ended before this wall time; returns how many."""
 

@@ -209,7 +209,7 @@ def _forgets_ids(old: Any) -> Any:
     """A store that would take a number a second time."""
 
     def create(self: Any, value: Any, epoch: int = 0) -> int:
-        self._ended_cases.clear()
+        self._last.clear()
         return int(old(self, value, epoch))
 
     return create

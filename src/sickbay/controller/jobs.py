@@ -6,6 +6,7 @@ Called by controller/loop.py.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields
 from functools import partial
@@ -14,6 +15,7 @@ from operator import attrgetter
 from sickbay.catalog import Catalog
 from sickbay.controller.asking import Asking
 from sickbay.controller.containment import Containment
+from sickbay.controller.drafts import patiently
 from sickbay.controller.outages import Outages, away_with_many
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
@@ -48,10 +50,12 @@ class JobDesk(Asking):
         self._orders: dict[str, list[Command]] = {}  # job -> what people asked for, until it is decided
         self._verdicts: dict[str, tuple[object, blame.BlameVerdict | None]] = {}  # job -> its exits, what they say
         self._looked_for: dict[tuple[frozenset[str], int], list[str]] = {}  # pools, GPUs wanted -> good and free nodes
-        self._pasts: dict[str, tuple[str, bool]] = {}  # job -> who stopped it, and whether we gave it up then
+        self._past: dict[str, Recovery | None] = {}  # job without a record -> the last one, if it was asked for
+        self._led_since = -math.inf  # watch time
 
     def begin(self, now: Now) -> None:
         """A new leader has not watched yet: a stall is counted from now, never from somebody else's last look."""
+        self._led_since = now.watch
         for job, stored in self._view.recoveries.items():
             fresh = replace(stored.value, progressed=max(stored.value.progressed, now.watch))
             self._view.recoveries[job] = replace(stored, value=fresh)
@@ -147,7 +151,7 @@ class JobDesk(Asking):
             outage=self._outage(recovery, away, now) if recovery and waiting else "",
             commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
-            given_up=stored is None and job is not None and self._gave_up(job),
+            given_up=stored is None and job is not None and self._gave_up(job, now),
             lost=self._view.lost_jobs.pop(job_id, None), undelivered=self._undelivered(recovery),
         )  # fmt: skip
 
@@ -208,16 +212,25 @@ class JobDesk(Asking):
         seen = next((self._view.nodes[name] for name in nodes if name in self._view.nodes), None)
         return seen.on_demand if seen is not None else None
 
-    def _gave_up(self, job: Job) -> bool:
-        """Did we give up the attempt that a drain has stopped? The archive is asked once for each stop."""
-        if job.phase is not JobPhase.STOPPED or not job.managed or not job.stopped_by.startswith("drain:"):
+    def _gave_up(self, job: Job, now: Now) -> bool:
+        """Did we give up the attempt that a drain has stopped, or that a new leader sees running, whose first look may
+        be from before its end? Whoever has resumed the very same attempt is believed a little later."""
+        drained = job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:")
+        believed = self._led_since + progress.LATE_S
+        is_first_look = job.phase is JobPhase.RUNNING and now.watch < believed
+        last = self._last_ended(job.id) if job.managed and (drained or is_first_look) else None
+        if last is None or not _was_left(last) or job.attempt > last.attempt:
             return False
-        asked, answer = self._pasts.get(job.id, ("", False))
-        if asked != job.stopped_by:
-            last = next((r for r in self._records.store.history(Recovery, limit=MOST_PAST) if r.job == job.id), None)
-            answer = last is not None and _was_left(last) and last.attempt == job.attempt
-            self._pasts[job.id] = (job.stopped_by, answer)
-        return answer
+        if drained or last.stopped < 0:  # one that stalled and ran on when its record was deleted may run still
+            return drained
+        self._view.due("job", job.id, believed)
+        return True
+
+    def _last_ended(self, job: str) -> Recovery | None:
+        """The archive is asked once in a lead, and again after each end that we write."""
+        if job not in self._past:
+            self._past[job] = patiently(lambda: self._records.store.last_ended(Recovery, job))
+        return self._past[job]
 
     def _paused(self, nodes: Sequence[str], now: Now) -> str:
         return self._view.paused(*self._view.first_of(nodes), now.wall)
@@ -310,7 +323,7 @@ class JobDesk(Asking):
         asks = not ended and r.pending is not None
         self._expect(job, asks)
         if ended:
-            self._pasts.pop(job, None)
+            self._past.pop(job, None)
             self._view.frozen_jobs.pop(job, None)
             self._gangs.pop(job, None)
             self._compared.pop(job, None)
@@ -405,7 +418,6 @@ def _how(last: Entry, verdict: blame.BlameVerdict | None) -> str:
 
 
 LOOK_AGAIN_S = 30.0  # for nodes, after a refused restart too: nothing else may change that would wake the job
-MOST_PAST = 1_000  # ended recoveries looked through for a job's last one
 RETOLD_S = 600.0  # two cycles of an agent: a gang's nodes do not all speak at once
 WANTS_NODES = frozenset(
     {RecoveryPhase.STOPPING, RecoveryPhase.EXAMINING, RecoveryPhase.WAITING_FOR_CAPACITY, RecoveryPhase.RESTARTING}

@@ -56,6 +56,9 @@ class MeteredStore:
     ) -> Iterator[V]:
         return self._inner.history(kind, node=node, fault=fault, since=since, limit=limit)
 
+    def last_ended(self, kind: type[V], key: str) -> V | None:
+        return self._counted(lambda: self._inner.last_ended(kind, key))
+
     def prune(self, older_than: float) -> int:
         return self._counted(lambda: self._inner.prune(older_than))
 

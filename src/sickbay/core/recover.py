@@ -77,13 +77,13 @@ def _found(s: JobSlice, r: Recovery) -> tuple[Finding, ...]:
 
 def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
     """A managed job that runs gets a record, so that its progress is watched from now on. So does one that a drain of
-    ours has stopped and that nobody looks after: who else would resume it?
+    ours has stopped and that nobody looks after: who else would resume it? Not an attempt that was given up.
 
     Its steps are counted from the watch time: a job that was given up and started again by its owner gets a second
     record, and the keys of the first one's actions must never come again (a door answers a known key without acting).
     """
     job = s.job
-    if job is None or not job.managed or not (job.phase is JobPhase.RUNNING or _is_orphan(s, job)):
+    if job is None or not job.managed or s.given_up or not (job.phase is JobPhase.RUNNING or _is_orphan(job)):
         return None
     newest = job.checkpoint.step if job.checkpoint else -1
     how = "runs" if job.phase is JobPhase.RUNNING else "was stopped by a drain of ours and has no record; it ran"
@@ -96,11 +96,10 @@ def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
     )  # fmt: skip
 
 
-def _is_orphan(s: JobSlice, job: Job) -> bool:
-    """Stopped whole by our own drain (a rank that was evicted while others had no place yet is no stop), and not given
-    up since."""
+def _is_orphan(job: Job) -> bool:
+    """Stopped whole by our own drain: a rank that was evicted while others had no place yet is no stop."""
     drained = job.phase is JobPhase.STOPPED and job.stopped_by.startswith("drain:")
-    return drained and bool(job.rank_nodes) and all(job.rank_nodes) and not s.given_up
+    return drained and bool(job.rank_nodes) and all(job.rank_nodes)
 
 
 # --- which event ----------------------------------------------------------------------------------------------------

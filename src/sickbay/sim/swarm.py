@@ -200,6 +200,9 @@ class SwarmStore:
     ) -> Iterator[V]:
         return self._reached().history(kind, node=node, fault=fault, since=since, limit=limit)
 
+    def last_ended(self, kind: type[V], key: str) -> V | None:
+        return self._reached().last_ended(kind, key)
+
     def prune(self, older_than: float) -> int:
         return self._reached().prune(older_than)
 

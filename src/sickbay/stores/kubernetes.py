@@ -129,6 +129,14 @@ class KubernetesStore:
         with self._plain_words(f"the archive of {KINDS[kind].plural}"):
             return iter(self._newest(kind, selector, node, fault, since, limit))
 
+    def last_ended(self, kind: type[V], key: str) -> V | None:
+        """It keeps its name until a job comes back."""
+        self._open()
+        with self._plain_words(f"{kind.__name__} {key}"):
+            found = self._api.find(self._path(kind, name_of(key)), Object)
+        there = found is not None and found.is_ended and key_in(kind, found) == key
+        return cast(V | None, self._archived(kind, found)) if there and found is not None else None
+
     def missing(self, kind: type[V], keys: Collection[str]) -> Names:
         """By the watch; what it does not show is asked for, since it may be a moment behind."""
         self._open()

@@ -40,7 +40,7 @@ class MemoryStore:
         self._lists: dict[type[Value], list[Stored[Any]]] = {}
         self._archive: dict[type[Value], list[Case | Recovery]] = {Case: [], Recovery: []}
         self._by_node: dict[tuple[type[Value], str], list[Case | Recovery]] = defaultdict(list)
-        self._ended_cases: set[str] = set()
+        self._last: dict[tuple[type[Value], str], Case | Recovery] = {}  # of each key the one that ended last
         self._newest = 0  # the highest schema that was ever put
         self._closed = False
 
@@ -78,7 +78,7 @@ class MemoryStore:
             key = records.key_of(value)
             if self._get(type(value), key) is not None:
                 raise records.already_there(value)
-            if isinstance(value, Case) and key in self._ended_cases:
+            if isinstance(value, Case) and (Case, key) in self._last:
                 raise records.already_there(value, " in the archive: case numbers are never used twice")
             return self._put(value, epoch)
 
@@ -117,6 +117,12 @@ class MemoryStore:
             and (not fault or fault in records.faults_of(value))
         )
         return cast(Iterator[V], islice(found, max(limit, 0)))
+
+    def last_ended(self, kind: type[V], key: str) -> V | None:
+        with self._lock:
+            self._open()
+            found = self._last.get((kind, key)) if key not in self._live[kind] else None
+        return cast(V, found) if found is not None and found.schema <= wire.SCHEMA else None
 
     def prune(self, older_than: float) -> int:
         with self._lock:
@@ -205,14 +211,13 @@ class MemoryStore:
         self._archive[type(value)].append(value)
         for node in records.nodes_of(value):
             self._by_node[type(value), node].append(value)
-        if isinstance(value, Case):
-            self._ended_cases.add(value.id)
+        self._last[type(value), records.key_of(value)] = value
 
     def _rebuild(self, staying: Sequence[Case | Recovery]) -> None:
         """After a prune. Ids of pruned cases go too: NodeRecord.last_n is what keeps numbers from coming back."""
         self._token += 1
         self._archive = {Case: [], Recovery: []}
         self._by_node.clear()
-        self._ended_cases.clear()
+        self._last.clear()
         for value in staying:
             self._keep(value)

@@ -26,6 +26,11 @@ select body from archive where kind = :kind and ended >= :since
   and (:fault = '' or exists (select 1 from archive_fault where archive_fault.seq = archive.seq and fault = :fault))
 order by seq desc limit :limit
 """
+_LAST_ENDED = """
+select body from archive where kind = :kind and key = :key
+  and not exists (select 1 from records where records.kind = :kind and records.key = :key)
+order by seq desc limit 1
+"""
 
 
 _KINDS = {kind.__name__: kind for kind in records.KINDS}
@@ -106,6 +111,11 @@ class SqliteStore:
         with self._reading() as db:
             bodies = [row[0] for row in db.execute(_HISTORY, asked)]
         return (value for body in bodies if (value := _archived(kind, body)) is not None)
+
+    def last_ended(self, kind: type[V], key: str) -> V | None:
+        with self._reading() as db:
+            found = db.execute(_LAST_ENDED, {"kind": kind.__name__, "key": key}).fetchone()
+        return _archived(kind, found[0]) if found is not None else None
 
     def prune(self, older_than: float) -> int:
         with self._writing() as db:

@@ -69,6 +69,26 @@ def test_a_job_may_come_back_after_its_recovery_ended(store: Store) -> None:
     assert len(list(store.history(Recovery))) == 2
 
 
+def test_what_ended_last_under_a_key_is_found_by_it_while_nothing_lives_there(pair: Pair) -> None:
+    assert pair[1].last_ended(Recovery, "team/llama") is None
+    for restarts in (1, 2):
+        _end(pair[0], replace(a_recovery("team/llama"), restarts=restarts))
+    _end(pair[0], a_recovery("team/mixtral"))
+    _end(pair[0], a_case("n1.1"))
+    ended = pair[1].last_ended(Recovery, "team/llama")
+    assert ended is not None
+    assert ended.restarts == 2
+    assert pair[1].last_ended(Case, "n1.1") == a_case("n1.1")
+    pair[0].create(a_recovery("team/llama"))
+    assert pair[1].last_ended(Recovery, "team/llama") is None
+
+
+def test_what_was_pruned_ended_long_ago_and_is_not_found_by_its_key(pair: Pair) -> None:
+    _end(pair[0], a_recovery(ended=50.0))
+    pair[1].prune(older_than=300.0)
+    assert pair[0].last_ended(Recovery, a_recovery().job) is None
+
+
 def test_history_is_newest_first_and_limited(store: Store) -> None:
     for number in range(1, 6):
         _end(store, a_case(f"n1.{number}", ended=100.0 * number))
