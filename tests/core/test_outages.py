@@ -136,9 +136,9 @@ def waiting(spared: int) -> Recovery:
     return replace(r, entered=0.0, cost=Cost.BLAMELESS)
 
 
-def decided(r: Recovery, at: float) -> Recovery:
+def decided(r: Recovery, at: float, outage: str = "") -> Recovery:
     job = a_job(JobPhase.STOPPED, checkpoint=None)
-    made = decide(JobSlice(job=job, recovery=r, good=job.nodes), JobPolicy(), Now(at, at)).recovery
+    made = decide(JobSlice(job=job, recovery=r, good=job.nodes, outage=outage), JobPolicy(), Now(at, at)).recovery
     assert made is not None
     return made
 
@@ -296,15 +296,20 @@ def refused(r: Recovery, at: float) -> Recovery:
     return made
 
 
-def test_an_outage_that_begins_and_ends_while_a_restart_is_refused_gives_no_attempt_back() -> None:
-    """The one attempt that it had was given back, and the next one too (seed 50000162)."""
+def test_what_was_shared_may_come_to_light_when_its_restart_has_been_refused() -> None:
+    """It was counted half a minute before anybody knew that six nodes had lost their power (seed 50000851)."""
+    r = refused(decided(last_chance(barren=1), 1.0), 2.0)
+    assert (outages.barren(a_job(JobPhase.STOPPED, checkpoint=None), r), r.cost) == (2, Cost.ONE)
+    r = decided(r, 40.0, outage=AWAY)
+    assert (r.barren, r.cost, r.because) == (1, Cost.SHARED, (AWAY,))
+
+
+def test_an_outage_while_restarts_are_refused_gives_back_the_attempt_that_it_ended_and_no_other() -> None:
+    """It gave back the one before as well (seed 50000162)."""
     r = refused(decided(last_chance(barren=1), 100.0), 101.0)
-    counted, job = r.barren, a_job(JobPhase.STOPPED, checkpoint=None)
-    told = decide(JobSlice(job=job, recovery=r, outage=AWAY), JobPolicy(), Now(110.0, 110.0)).recovery
-    assert told is not None
-    again = refused(decided(told, 1_000.0), 1_001.0)
-    assert (again.phase, again.barren) == (P.WAITING_FOR_CAPACITY, counted)
-    assert decided(again, 3_000.0).barren == counted == 2
+    again = refused(decided(decided(r, 110.0, outage=AWAY), 1_000.0), 1_001.0)
+    assert (again.phase, again.barren, again.cost) == (P.WAITING_FOR_CAPACITY, 1, Cost.SETTLED)
+    assert decided(again, 3_000.0, outage=AWAY).barren == 1
 
 
 def lives_and_dies(r: Recovery, step: int) -> Recovery:

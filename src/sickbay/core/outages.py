@@ -4,8 +4,8 @@ others: then it is tried again, later and later, and not given up.
 Two witnesses. Several jobs that fail alike within a quarter of an hour: controller/outages.py keeps their failures. And
 one job alone whose attempts do not begin though nothing is wrong with its nodes: a registry, a fabric, a subnet manager
 or a file system that is away looks just like that, in a fleet with one big job too. The second has an end: a program
-may hang by itself. Each attempt is judged when it has ended, and counted once, when the next one has begun, ended or
-been refused: what befalls its job later changes nothing. Called by core/recover.py. Pure.
+may hang by itself. Each attempt is judged when it has ended, and counted once, when the next one has begun or ended:
+what befalls its job later changes nothing. Called by core/recover.py. Pure.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ def barren(job: Job, r: Recovery) -> int:
 
 
 def asked(job: Job, r: Recovery) -> Recovery:
-    """The next attempt is asked for. The last one is counted when that has begun, ended or been refused: that nodes
-    went away with many may be known only after a restart at once. What it saved ends the row: a failure before that is
-    no first one of two that nothing explains (seed 33)."""
+    """The next attempt is asked for. The last one is counted when that has begun or ended: that nodes went away with
+    many may be known only after a restart at once, or one that was refused (seed 50000851). What it saved ends the row:
+    a failure before that is no first one of two that nothing explains (seed 33)."""
     saved = capacity.has_new_checkpoint(job, r)
     if r.cost is Cost.ONE and not saved:
         return r

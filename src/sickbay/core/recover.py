@@ -345,7 +345,8 @@ def _chosen(s: JobSlice, job: Job, r: Recovery, need: int, policy: JobPolicy, no
 
 def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     move, r = _begins(s, outages.known_late(s, r), policy, now)
-    return move, outages.counted(r) if move is not None else r
+    begun = move is not None and move[0] is not E.REFUSED
+    return move, outages.counted(r) if begun else r
 
 
 def _begins(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
