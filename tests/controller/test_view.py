@@ -31,6 +31,12 @@ def seeing(*nodes: Node) -> View:
     return view
 
 
+def test_ranks_are_left_on_nodes_that_do_not_answer_and_are_shown_with_their_job() -> None:
+    dead = [a_node("n1", ready=False, jobs=("llama",)), a_node("n2", ready=False, stuck=("llama",))]
+    view = seeing(*dead, a_node("n3", ready=False, jobs=("other",)), a_node("n4", stuck=("llama",)))
+    assert [*view.left_on("llama")] == ["n1", "n2"]
+
+
 # --- newest wins ------------------------------------------------------------------------------------------------------
 
 

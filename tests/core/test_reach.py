@@ -58,17 +58,27 @@ def test_a_job_is_not_started_elsewhere_while_ranks_out_of_reach_may_write() -> 
     assert made is not None
     assert made.phase is RecoveryPhase.WAITING_FOR_CAPACITY
     assert made.refusal == (
-        "ranks of attempt 1 may still run and write on n2, which does not answer; if you know that they write nothing "
-        "any more: sickbay job restart llama"
+        "ranks of an earlier attempt may still run and write on n2, which does not answer; if you know that they write "
+        "nothing any more: sickbay job restart llama"
     )
 
 
-@pytest.mark.parametrize(("stuck", "held"), [(frozenset(), ()), (frozenset({"n2"}), ("n2",))])
-def test_ranks_that_no_signal_ended_hide_on_a_node_that_went_away_after_the_stop(
-    stuck: frozenset[str], held: tuple[str, ...]
-) -> None:
-    """The brain asked for a restart that its door refused, for ever, and its owner heard no way out (seed 762)."""
-    assert loose(a_slice(since=500.0, stuck=stuck), replace(WAITING, stopped=400.0)) == held
+@pytest.mark.parametrize("node", ["n2", "n7"], ids=["of the last attempt", "of one before"])
+def test_ranks_hide_on_a_node_that_is_shown_with_some_and_went_away_after_the_stop(node: str) -> None:
+    """The brain asked for a restart that its door refused, for ever, and its owner heard no way out (seeds 762,
+    50000882)."""
+    s, stopped = a_slice(since=500.0), replace(WAITING, stopped=400.0)
+    assert loose(s, stopped) == ()
+    s = replace(s, left_on={node: 500.0})
+    assert loose(s, stopped) == (node,)
+    (note,) = reach.told(s, stopped, NOW).notices
+    assert note.body.startswith(f"1 node with ranks of llama does not answer: {node}.")
+
+
+def test_an_owners_word_is_about_ranks_of_earlier_attempts_too() -> None:
+    s = a_slice(unreachable={}, left_on={"n7": 500.0}, commands=(a_command("restart"),))
+    said = reach.obey(s, WAITING, Now(5.0, 5.0))
+    assert (said.unfenced, loose(s, said)) == (DEAD_JOB.attempt, ())
 
 
 def test_when_they_answer_again_it_is() -> None:
@@ -113,7 +123,7 @@ def test_a_node_that_went_away_after_every_rank_was_gone_hides_none() -> None:
 def test_its_owner_is_told_once_an_attempt_what_it_means_and_what_to_type() -> None:
     told = reach.told(a_slice(), WAITING, NOW)
     (note,) = told.notices
-    assert note.body.startswith("1 of the 2 nodes of llama does not answer: n2.")
+    assert note.body.startswith("1 node with ranks of llama does not answer: n2.")
     assert "sickbay job restart llama" in note.body
     assert reach.told(a_slice(), told, Now(9_000.0, 9_000.0)) is told
 

@@ -383,3 +383,19 @@ def test_a_job_waits_for_ranks_that_are_nowhere() -> None:
     why = "ranks of an earlier attempt live on node-0007"
     ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY, refusal=why))
     assert "llama waits for capacity though" in complaints(ward, "JobsMove", at_the_end=True)[0]
+
+
+@pytest.mark.parametrize(("told", "complained"), [(True, False), (False, True)])
+def test_a_job_waits_for_ranks_of_an_attempt_before_its_last_one_where_nobody_answers(
+    told: bool, complained: bool
+) -> None:
+    """It had long left the node, and its door held it back all the same (seed 50000882)."""
+    ward = unwatched()
+    job = ward.submit("llama", GANG)
+    left = ward.world.nodes["node-0007"]
+    left.stuck, left.ready, left.mark = ["llama"], False, "node-0007.1"
+    ward.world.gangs.stop(job, "owner", JobPhase.FAILED)
+    ward.run.store.create(a_recovery(RecoveryPhase.WAITING_FOR_CAPACITY))
+    if told:
+        ward.run.mailbox.send(Notice("k", "warning", "llama", "sickbay job restart llama", "", 0.0))
+    assert bool(complaints(ward, "JobsMove", at_the_end=True)) is complained

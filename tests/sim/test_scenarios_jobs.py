@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sickbay.core.recover_table import JobEvent
-from sickbay.model import Done, Event, JobChanged, JobPhase, Phase, Progress, RecoveryPhase, Retry, Verb
+from sickbay.model import Command, Done, Event, JobChanged, JobPhase, Phase, Progress, RecoveryPhase, Retry, Verb
 from sickbay.settings import JobPolicy
 from sickbay.sim.mutants.brain import restart_anyway, two_lives
 from tests.sim.removed import Removed, both, door, job_row, notices, row, rule, wrapped
@@ -182,6 +182,21 @@ def test_a_rank_stuck_on_an_escalated_node_does_not_keep_its_job_from_the_spares
     assert ward.world.nodes[SICK].stuck == ["llama"]
     ward.ends_well()
     assert ward.world.jobs["llama"].live
+
+
+def test_a_rank_stuck_on_a_node_that_no_longer_answers_holds_a_later_attempt_until_its_owner_has_spoken() -> None:
+    """That job had left the node, so its restart was asked for and refused for ever (seed 50000882)."""
+    ward = working_ward(policy=a_policy(max_verb="DRAIN"))
+    ward.world.strike("driver_hung", SICK, cure="reboot")
+    ward.until(lambda: len(attempts(ward)) == 2, 14_400.0)
+    ward.world.strike("host_crash", SICK, cure="reboot")
+    ward.passes(600.0)
+    ward.world.gangs.stop(ward.world.jobs["llama"], "alice", JobPhase.FAILED)
+    ward.passes(7200.0)
+    assert (len(attempts(ward)), ward.facts("restart-refused")) == (2, [])
+    assert any(f"{SICK}" in n.body and "sickbay job restart llama" in n.body for n in ward.run.mailbox.notices)
+    ward.run.store.create(Command("order", "restart", "llama", "alice", "it is dead", ward.world.now))
+    ward.until(lambda: len(attempts(ward)) == 3, 3600.0)
 
 
 def test_a_job_without_capacity_rests_with_a_notice_and_goes_on_when_there_is_some() -> None:

@@ -77,8 +77,8 @@ def restart(sitting: Sitting, job: str, why: str) -> list[str]:
             f"{sitting.when()} {sitting.controller()}",
         ]
     return [
-        f"{plain(job)} is started elsewhere as soon as there are enough good nodes; you say that ranks of attempt "
-        f"{known[job].attempt} which nobody can reach write nothing that it reads.",
+        f"{plain(job)} is started elsewhere as soon as there are enough good nodes; you say that those of its ranks "
+        "which nobody can reach write nothing that it reads.",
         f"{sitting.when()} {sitting.controller()}",
     ]
 

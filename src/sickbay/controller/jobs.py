@@ -22,6 +22,7 @@ from sickbay.controller.view import View
 from sickbay.core import blame, capacity, deleted, progress, proved, reach, recover, suspects, suspicion, versions
 from sickbay.core.frozen import replace
 from sickbay.core.keeping import NOW, RARELY_S, SOON_S, owed
+from sickbay.core.recover_table import AFTER_ITS_END
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import Action, Case, Command, Cost, Entry, Job, JobPhase, Recovery, RecoveryPhase, Verb
 from sickbay.ports import Stored
@@ -138,15 +139,17 @@ class JobDesk(Asking):
         recovery = stored.value if stored else None
         nodes = job.nodes if job else ()
         waiting, away = recovery is not None and recovery.phase in WANTS_NODES, self._away(job, recovery, now)
+        left = self._left_on(job_id, now) if recovery is not None and recovery.phase in AFTER_ITS_END else {}
+        dark = {n: reach.may_hide_ranks(self._view.nodes.get(n)) for n in (*away, *left)}
         return JobSlice(
             job=job, recovery=recovery, outcome=outcome, answers=key, cases=self._cases(job), kinds=self._kinds,
             harmless=self._harmless, verdict=self._verdict(job) if recovery and recovery.phase in READS_LOGS else None,
             good=(good := self._good(job, now) if waiting and job else None), doubts=self._doubts(good or (), now),
             on_demand=self._on_demand(nodes),
-            unreachable={n: t for n, t in away.items() if reach.may_hide_ranks(self._view.nodes.get(n))},
+            unreachable={n: t for n, t in away.items() if dark[n]},
+            left_on={n: t for n, t in left.items() if dark[n]},
             machines=self._view.machines(nodes) if away else {},
-            powerless=tuple(n for n in away if not reach.may_hide_ranks(self._view.nodes.get(n))),
-            stuck=frozenset(n.name for n in map(self._view.nodes.get, away) if n is not None and job_id in n.stuck),
+            powerless=tuple(n for n, hides in dark.items() if not hides),
             ending=self._ending(job) if waiting and job else (),
             outage=self._outage(recovery, away, now) if recovery and waiting else "",
             commands=tuple(self._orders.pop(job_id, ())),
@@ -177,6 +180,9 @@ class JobDesk(Asking):
             there = recovery.hidden or job.nodes  # one that had left before is no longer on record (1370)
             absent = {**dict.fromkeys(n for n in job.nodes if n in there and n not in known), **absent}
         return {n: self._since(n, since, now) for n, since in absent.items()}
+
+    def _left_on(self, job: str, now: Now) -> dict[str, float]:
+        return {n: self._since(n, since, now) for n, since in self._view.left_on(job).items()}
 
     def _ending(self, job: Job) -> tuple[str, ...]:
         """Nodes of its last attempt that answer and show it still."""

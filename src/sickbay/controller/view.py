@@ -234,6 +234,11 @@ class View:
         lost = {name: self._was_away[name][1] for name in names if name in self._was_away and name not in self.gone}
         return lost | {name: self.away[name] for name in names if name in self.away}
 
+    def left_on(self, job: str) -> dict[str, float | None]:
+        """Those that do not answer and are shown with ranks of this job, of whichever attempt; and since when."""
+        silent = ((self.nodes[name], since) for name, since in self.away.items())
+        return {node.name: since for node, since in silent if job in node.jobs or job in node.stuck}
+
     def machines(self, names: Iterable[str]) -> dict[str, str]:
         """What stands, or stood, behind each of them."""
         there = {name: self.nodes[name].instance for name in names if name in self.nodes}

@@ -182,7 +182,8 @@ def _looks_shared(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> bool
     blame = r.blame
     if suspects.sick_nodes(s, findings):
         blame = s.verdict.blame if s.verdict is not None else Blame.UNKNOWN
-    left = never_began(r) and bool(s.unreachable or s.powerless or suspects.mute_nodes(findings))
+    away = bool(s.unreachable) or any(node in job.nodes for node in s.powerless)
+    left = never_began(r) and (away or bool(suspects.mute_nodes(findings)))
     return blame is Blame.INFRASTRUCTURE or (blame is Blame.UNKNOWN and (hung(r) or left))
 
 

@@ -28,12 +28,14 @@ def may_hide_ranks(node: Node | None) -> bool:
 
 
 def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:
-    """Nodes on which ranks of the last attempt may still write what a new one would read. One that went away after
-    every rank was confirmed gone (we empty nodes before we reboot them) hides none; ranks that no signal ended were not
-    gone then, and the door holds the restart back for them (seed 762)."""
+    """Nodes on which ranks may still write what a new attempt would read. One of the last attempt that went away after
+    every rank was confirmed gone (we empty nodes before we reboot them) hides none, unless it is shown with some: those
+    that no signal ended (seed 762). So may one of an earlier attempt be, which the job has long left (seed 50000882):
+    the door holds the restart back for them all."""
     if job.fenced or r.unfenced >= job.attempt:
         return ()
-    return tuple(n for n, since in s.unreachable.items() if r.stopped < 0 or since <= r.stopped or n in s.stuck)
+    went = (n for n, since in s.unreachable.items() if r.stopped < 0 or since <= r.stopped)
+    return tuple(dict.fromkeys((*went, *s.left_on)))
 
 
 def behind(s: JobSlice, r: Recovery, job: Job) -> str:
@@ -54,7 +56,7 @@ def ending(s: JobSlice, r: Recovery, job: Job) -> str:
 def words(job: Job, nodes: Iterable[str]) -> str:
     names = list(nodes)
     return (
-        f"ranks of attempt {job.attempt} may still run and write on {named(sorted(names), NAMED)}, which "
+        f"ranks of an earlier attempt may still run and write on {named(sorted(names), NAMED)}, which "
         f"{'do' if len(names) > 1 else 'does'} not answer; if you know that they write nothing any more: "
         f"sickbay job restart {job.id}"
     )
@@ -66,12 +68,12 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
     lost = loose(s, r, job) if job is not None else ()
     if job is None or not lost or r.told_of == job.attempt:
         return r
-    since = min(s.unreachable[node] for node in lost)
+    since = min({**s.left_on, **s.unreachable}[node] for node in lost)
     if now.watch < since + TELL_S or (r.phase is RecoveryPhase.RUNNING and r.progressed > since):
         return r  # a moment, or it makes steps all the same
+    who = f"1 node with ranks of {job.id} does" if len(lost) == 1 else f"{len(lost)} nodes with ranks of {job.id} do"
     body = [
-        f"{len(lost)} of the {len(job.nodes)} nodes of {job.id} {'does' if len(lost) == 1 else 'do'} not answer: "
-        f"{named(sorted(lost), NAMED)}.",
+        f"{who} not answer: {named(sorted(lost), NAMED)}.",
         "It is not started elsewhere while ranks there may still run and write checkpoints; it goes on by itself when "
         "they are back, or known to be without power.",
         f"If you know that they write nothing any more: sickbay job restart {job.id}.",
@@ -105,7 +107,8 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
 
 def _hides(s: JobSlice, r: Recovery) -> bool:
     """Also where it was seen to go away only after its stop was confirmed: the platform may know better."""
-    return s.job is not None and bool(s.unreachable) and not s.job.fenced and r.unfenced < s.job.attempt
+    there = s.unreachable or s.left_on
+    return s.job is not None and bool(there) and not s.job.fenced and r.unfenced < s.job.attempt
 
 
 def _is_put_off(r: Recovery, now: Now) -> bool:

@@ -143,8 +143,8 @@ class JobSlice:
     doubts: Mapping[str, Trust] = field(default_factory=dict)  # of those, the ones under suspicion
     unreachable: Mapping[str, float] = field(default_factory=dict)  # its nodes that do not answer -> since when
     machines: Mapping[str, str] = field(default_factory=dict)  # while some do not answer: its nodes -> their machines
+    left_on: Mapping[str, float] = field(default_factory=dict)  # shown with its ranks, of any attempt, and silent since
     powerless: tuple[str, ...] = ()  # those that do not answer and have no power, by their provider's word
-    stuck: frozenset[str] = frozenset()  # its nodes on which ranks of it were left that no signal ends
     ending: tuple[str, ...] = ()  # those that answer and still show it: ranks of its last attempt end there
     outage: str = ""  # what it shares with others and fails by: no attempt is spent on it
     commands: tuple[Command, ...] = ()

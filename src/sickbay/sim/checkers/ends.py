@@ -196,9 +196,11 @@ class JobsMove(Checker):
             self.complain(None, f"{job} waits for capacity though {', '.join(free)} are free: {recovery.refusal}")
 
     def _hides_ranks(self, job: str) -> bool:
-        """Is a node of its last attempt silent, whose machine nobody calls off?"""
+        """Is a node of its last attempt silent, or one on which ranks of an earlier one were left, whose machine nobody
+        calls off?"""
         known = self.world.jobs[job]
-        silent = [node for name in known.nodes if not (node := self.world.nodes[name]).ready and not node.gone]
+        names = (*known.nodes, *self.world.gangs.unended(known, silent=True))
+        silent = [node for name in names if not (node := self.world.nodes[name]).ready and not node.gone]
         return not known.spec.fenced and any(node.provider_status not in OFF for node in silent)
 
     def _is_tried_in_vain(self, job: str) -> bool:
