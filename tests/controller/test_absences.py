@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sickbay.model import Case, Command, Failed, Ledger, NodeRecord, Notice, Pause, Phase, Verb
@@ -110,6 +111,16 @@ def test_the_next_one_gets_a_number_of_its_own_though_only_the_archive_knows_of_
     assert case is not None
     assert case.id == "absence.2"
     assert "absence.2/began" in [notice.key for notice in about_it(again)]
+
+
+def test_a_record_about_them_that_somebody_moves_does_not_leave_those_to_people_who_go_away_next() -> None:
+    shift = return_(go(a_shift(), *NAMES[:5]).passes(HOUR), *NAMES[:5]).passes(0.5 * HOUR)
+    stored = shift.store.get(NodeRecord, "absence")
+    assert stored is not None
+    shift.store.commit(replace(stored.value, lemon="a person was here"), stored.version, stored.epoch)
+    shift = go(shift, *NAMES[:5]).passes(0.5 * HOUR)
+    assert shift.case("absence") is not None
+    assert [notice for notice in about_it(shift) if "left to people" in notice.title] == []
 
 
 def test_who_goes_away_beside_those_that_people_look_after_is_one_of_many() -> None:

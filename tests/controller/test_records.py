@@ -130,6 +130,21 @@ def test_a_record_somebody_else_wrote_is_read_again_and_the_decision_dropped() -
     assert "n1" in records._view.touched_nodes
 
 
+def test_a_case_that_was_dropped_before_it_was_written_is_not_taken_for_one_that_somebody_deleted() -> None:
+    """People were told that somebody had closed it, and its nodes were left to them (seed 50000769)."""
+    store = MemoryStore()
+    records = lead(store)
+    records.put_record(a_record())
+    records.flush(0.0)
+    stored = store.get(NodeRecord, "n1")
+    assert stored is not None
+    store.commit(replace(stored.value, lemon="seen by a person"), stored.version, records.epoch)
+    records.put_record(a_record(last_n=1))
+    assert not keep(records, a_case())
+    assert "n1" not in records._view.cases
+    assert records._view.lost == {}
+
+
 def test_a_ledger_somebody_else_wrote_is_read_again() -> None:
     store = MemoryStore()
     records = lead(store)

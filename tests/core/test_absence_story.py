@@ -92,6 +92,13 @@ def test_a_story_whose_last_case_neither_ended_nor_is_open_was_cut_short_by_some
     assert not is_cut_short(written(begun, None), "absence")
 
 
+def test_a_number_that_was_used_up_by_a_case_that_could_not_be_written_cuts_no_story_short() -> None:
+    """Its nodes were left to people who had heard of nothing (seed 50000769)."""
+    goes_on = written(NodeRecord("absence", last_n=2, past=past(500.0)), replace(BEGAN, n=1))
+    assert not is_cut_short(goes_on, "absence")
+    assert is_cut_short(written(goes_on, replace(BEGAN, n=2)), "absence")
+
+
 def stood(mostly_back: float | None, all_back: float | None = None, count: int = 0) -> Absence:
     return Absence(("fleet",), "rack=r1", 100.0, count, 8, mostly_back=mostly_back, all_back=all_back)
 

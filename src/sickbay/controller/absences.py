@@ -264,10 +264,12 @@ class Absences:
             case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
         else:
             case, story = self._telling_began(case, now), stories.Story(absence.since, most=absence.most)
+        story = replace(story, n=record.last_n)
         self._memory, self._told = replace(self._memory, missed=None), story
         # by itself, before the case: whoever deletes that does not take its number
         self._records.put_record(stories.written(record, story))
         self._records.put_case(case, False, ())
+        self._seen = ()  # it may be dropped, where somebody has moved the record
         log.warning("case=%s opened: %s", case.id, case.journal[0].why)
 
     def _go_on(self, case: Case, before: Absence, away: list[core.Absentee], scope: tuple[str, ...], now: Now) -> None:

@@ -523,9 +523,10 @@ class Records:
             if case.value.node == name:
                 view.cases[name] = case
                 self._carried(case.value)
-        if open_case is not None and name not in view.cases and not self._is_archived(open_case.value):
-            view.lost[name] = open_case.value
+        if open_case is not None and name not in view.cases:
             view.explained_no_more(open_case.value)
+            if open_case.version != UNWRITTEN and not self._is_archived(open_case.value):  # else nobody deleted it
+                view.lost[name] = open_case.value
         self._never_repeat(name, known.value.last_n if known else 0)
         if record is None:
             self._never_repeat(name, self.last_ended(name))

@@ -25,19 +25,20 @@ class Story:
     times: int = 1  # that they went away
     most: int = 0  # away at its worst
     day: int = UNTOLD  # the last day of it that people were told of; 0: after an hour, or when it had come back twice
+    n: int = 0  # the number of its last case; 0: written by an earlier version
 
 
 def read(record: NodeRecord) -> Story | None:
     told = record.told
     if BEGAN not in told:
         return None
-    return Story(told[BEGAN], *(int(told.get(f"{PREFIX}{key}", 0)) for key in ("times", "most", "day")))
+    return Story(told[BEGAN], *(int(told.get(f"{PREFIX}{key}", 0)) for key in ("times", "most", "day", "n")))
 
 
 def written(record: NodeRecord, story: Story | None) -> NodeRecord:
     told = {key: value for key, value in record.told.items() if not key.startswith(PREFIX)}
     if story is not None:
-        named = {"began": story.began, "times": story.times, "most": story.most, "day": story.day}
+        named = {"began": story.began, "times": story.times, "most": story.most, "day": story.day, "n": story.n}
         told |= {f"{PREFIX}{key}": float(value) for key, value in named.items()}
     return replace(record, told=told)
 
@@ -66,7 +67,7 @@ def has_returned(before: Absence, after: Absence) -> bool:
 def goes_on_in(story: Story, before: Absence, after: Absence, now: float) -> Story:
     """What it is once those who are away are counted anew in a case that is open."""
     if is_another(before, after, now):
-        return Story(now, most=after.most)
+        return Story(now, most=after.most, n=story.n)
     is_again = has_returned(before, after) or _is_taken_up(before, after, now)
     return again(story, after.count) if is_again else story
 
@@ -101,8 +102,10 @@ def ended_at(past: Sequence[Past], let_go: float) -> float:
 
 
 def is_cut_short(record: NodeRecord, name: str) -> bool:
-    """Asked where no case is open: the last one has not ended, and its story goes on. So somebody deleted it."""
-    return read(record) is not None and all(past.case != f"{name}.{record.last_n}" for past in record.past)
+    """Asked where no case is open: the last one has not ended, and its story goes on. So somebody deleted it. Not by
+    the last number: one that could not be written has none the less used it up (seed 50000769)."""
+    story = read(record)
+    return story is not None and all(past.case != f"{name}.{story.n or record.last_n}" for past in record.past)
 
 
 def over_at(story: Story | None, past: Sequence[Past], let_go: float) -> float | None:
