@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sickbay.controller.strays import MOST_LISTED, STANDS_S
 from sickbay.errors import ApiError
-from sickbay.model import Action, Case, Done, Failed, Ledger, Node, Outcome, Phase, Retry, Verb
+from sickbay.model import Action, Case, Command, Done, Failed, Ledger, Node, Outcome, Phase, Retry, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
@@ -50,6 +50,41 @@ def test_a_mark_on_a_node_that_does_not_answer_and_that_others_hold_is_found_too
     door = Door(replace(marked(), ready=False, others=("alice",)))
     Shift(door).passes(STANDS_S + 120.0)
     assert [(a.verb, a.args.get("cancel")) for a in door.asked] == [(Verb.RELEASE, "1")]
+
+
+def test_a_mark_that_is_put_back_on_a_node_whose_absence_somebody_acknowledged_is_taken_off() -> None:
+    """No other case comes for it while it does not answer: a backup of etcd had brought the mark back (seed 1997)."""
+    door = Door()
+    shift = Shift(door)
+    door.shows("n1", ready=False)
+    shift.passes(400.0)
+    for verb in ("acknowledge", "abort"):
+        shift.store.create(Command(f"cmd-{verb}", verb, "n1.1", "ann", "", 0.0))
+        shift.passes(30.0)
+    assert (shift.case(), door.nodes["n1"].mark) == (None, "")
+    door.shows("n1", cordoned=True, mark="n1.1")
+    shift.passes(30.0)
+    assert listed(shift) == {"n1": "n1.1"}
+    shift.passes(STANDS_S)
+    assert (door.nodes["n1"].mark, door.nodes["n1"].cordoned) == ("", False)
+
+
+def test_a_mark_on_a_node_that_does_not_answer_and_is_opted_out_is_taken_off() -> None:
+    """No case opens for it."""
+    door = Door(replace(marked(), ready=False, opted_out=True))
+    Shift(door).passes(STANDS_S + 120.0)
+    assert [(a.verb, a.args.get("cancel")) for a in door.asked] == [(Verb.RELEASE, "1")]
+
+
+def test_a_mark_on_a_node_that_does_not_answer_is_taken_over_by_the_case_for_that() -> None:
+    door = Door(replace(marked(), ready=False))
+    shift = Shift(door).passes(STANDS_S + 120.0)
+    assert door.asked == []
+    shift.passes(400.0)
+    case = shift.case()
+    assert case is not None
+    assert (case.diagnoses[0].fault, case.cancelled) == ("node-not-ready", False)
+    assert door.asked[0].verb is Verb.CORDON
 
 
 def listed(shift: Shift) -> dict[str, str]:

@@ -101,13 +101,22 @@ AWAY_AND_HELD = {
 }  # no case comes for it, and nobody would find the mark (seed 1310)
 
 
-@pytest.mark.parametrize("changed", [{"cordoned": False}, {"opted_out": True}, AWAY_AND_HELD])
-def test_on_a_node_that_is_open_or_opted_out_or_held_and_away_only_the_remains_are_taken_off(
+@pytest.mark.parametrize("changed", [{"cordoned": False}, {"opted_out": True}, {"ready": False}, AWAY_AND_HELD])
+def test_on_a_node_that_is_open_or_opted_out_or_away_only_the_remains_are_taken_off(
     changed: dict[str, object],
 ) -> None:
     bed = at_stray(replace(stray(), **changed))  # type: ignore[arg-type]
     assert (bed.phase, bed.asks) == (Phase.CANCELLING, Verb.RELEASE)
     assert bed.answers().phase is Phase.DISMISSED
+
+
+def test_on_a_node_that_is_away_with_many_others_it_is_looked_at_when_they_are_back() -> None:
+    """Taken off meanwhile, the node would be in service again without an examination."""
+    away = "it is away together with many others"
+    bed = Bedside(node=stray(ready=False)).turns(stray="n1.7", absent=away)
+    assert bed.live is None
+    bed.node = stray()
+    assert bed.turns(stray="n1.7", absent=away).phase is Phase.CORDONING
 
 
 def test_an_examination_that_finds_it_sick_goes_on_with_its_treatment() -> None:

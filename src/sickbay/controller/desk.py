@@ -92,7 +92,7 @@ class Desk(Asking):
         self._contexts: dict[str, Context] = {}  # by pool, of this pass
         self._monitor = Monitor(view, records, catalog, settings, self._unsaid)
         self._heartbeats = Heartbeats(view, settings.controller)
-        self._strays = Strays(view, look)
+        self._strays = Strays(view, look, settings.policy_for)
         self._absences = Absences(view, records, settings, self._unsaid)
         self._successors = Successors(view, records)
         self._crowd = Crowd(view)
@@ -120,9 +120,9 @@ class Desk(Asking):
         """Does time run for any case? One in the hands of a person has none."""
         return any(case.phase is not Phase.ESCALATED for case in self._view.open_cases())
 
-    def strays(self) -> dict[str, str]:
+    def strays(self, now: Now) -> dict[str, str]:
         """Node -> a mark of ours that no record answers for."""
-        return self._strays.listed()
+        return self._strays.listed(now)
 
     # -- hearing
 

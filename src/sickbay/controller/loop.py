@@ -273,7 +273,7 @@ class Controller:
 
     def _save_ledger(self, now: Now) -> None:
         """What a crash takes of watch time makes deadlines later, never sooner."""
-        unsaved, alone, strays = self._watch - self._saved_watch, self.containment.named(), self._desk.strays()
+        unsaved, alone, strays = self._watch - self._saved_watch, self.containment.named(), self._desk.strays(now)
         due = unsaved >= SAVE_S or (unsaved >= AT_WORK_S and self._desk.is_at_work())
         due = due or (alone, strays) != (self.records.ledger.unattended, self.records.ledger.strays)
         if due and not self.containment.rests("rule", LEDGER, now):

@@ -11,10 +11,11 @@ import logging
 from collections.abc import Callable
 
 from sickbay.controller.view import View
-from sickbay.core.strays import has_not_closed
+from sickbay.core.strays import awaits_its_case, has_not_closed
 from sickbay.core.turn import Now
 from sickbay.errors import SickbayError
 from sickbay.model import Node
+from sickbay.settings import Policy
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +25,14 @@ UNREAD_S = 15.0  # until a node that could not be read is looked at again
 
 
 class Strays:
-    def __init__(self, view: View, look: Callable[[str], Node | None]) -> None:
-        self._view, self._look = view, look
+    def __init__(self, view: View, look: Callable[[str], Node | None], policy_for: Callable[[str], Policy]) -> None:
+        self._view, self._look, self._policy_for = view, look, policy_for
         self._due: dict[str, float] = {}  # node -> watch time from which its mark is one
 
     def find(self, name: str, now: Now) -> str:
         """The mark, if it is a stray; the view knows the fresh look then."""
         node = self._view.nodes.get(name)
-        if node is None or not self._may_be(node):
+        if node is None or not self._may_be(node, now):
             self._due.pop(name, None)
             return ""
         if now.watch < self._due.setdefault(name, now.watch + STANDS_S):
@@ -44,21 +45,22 @@ class Strays:
             return ""
         if seen is not None:
             self._view.put_node(seen)
-        return seen.mark if seen is not None and seen.mark == node.mark and self._may_be(seen) else ""
+        return seen.mark if seen is not None and seen.mark == node.mark and self._may_be(seen, now) else ""
 
-    def listed(self) -> dict[str, str]:
+    def listed(self, now: Now) -> dict[str, str]:
         """Those that may be one, from the first look on: nobody shall read meanwhile that such a node is well."""
         nodes = ((name, self._view.nodes.get(name)) for name in sorted(self._due)[:MOST_LISTED])
-        return {name: node.mark for name, node in nodes if node is not None and self._may_be(node)}
+        return {name: node.mark for name, node in nodes if node is not None and self._may_be(node, now)}
 
     def due(self, name: str) -> list[float]:
         """When it wants another look."""
         return [self._due[name]] if name in self._due else []
 
-    def _may_be(self, node: Node) -> bool:
-        """A node that does not answer gets a case for that, which takes the mark over; not while others hold it."""
-        looked_at = node.ready or bool(node.others)
-        return bool(node.mark) and looked_at and not node.gone and not self._is_answered_for(node)
+    def _may_be(self, node: Node, now: Now) -> bool:
+        if not node.mark or node.gone or self._is_answered_for(node):
+            return False
+        known = self._view.records.get(node.name)
+        return not awaits_its_case(node, known and known.value, now.watch, self._policy_for(node.pool))
 
     def _is_answered_for(self, node: Node) -> bool:
         case = self._view.cases.get(node.name)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sickbay.core import explain, plan, steps, triage
+from sickbay.core import absence, explain, plan, steps, triage
 from sickbay.core.turn import Move, Turn
-from sickbay.model import Case, Diagnosis, Entry, Event, Node, Phase, Place, Severity, Verb, When
+from sickbay.model import Case, Diagnosis, Entry, Event, Node, NodeRecord, Phase, Place, Severity, Verb, When
+from sickbay.settings import Policy
 
 UNTOUCHED = frozenset({Phase.SUSPECTED, Phase.WAITING})  # nothing was done to the node yet
 FAULT, CODE = "stray-mark", "monitor.stray-mark"
@@ -39,7 +40,7 @@ def adopt(turn: Turn) -> None:
     mark, node = turn.s.stray, _there(turn)
     if mark and turn.case is not None and has_not_closed(turn.case):
         turn.case = _taking_over(turn.case, mark)
-    if not mark or turn.case is not None or node is None:
+    if not mark or turn.case is not None or node is None or (turn.s.absent and not node.ready):
         return
     why = f"{node.name} carries our mark of {mark}, of which there is no record: it was deleted, or lost with its store"
     case = _open(turn, node, mark, why, (_diagnosis(node, why, turn.ctx.now.wall),))
@@ -47,6 +48,16 @@ def adopt(turn: Turn) -> None:
     move = _move(turn, node, case, why)
     moved = steps.step(turn, case, move) if move else None
     turn.case = moved or _left_to_a_person(turn, case, why)
+
+
+def awaits_its_case(node: Node, record: NodeRecord | None, watch: float, policy: Policy) -> bool:
+    """A node that does not answer gets a case for that, which takes the mark over. Not while others hold it, nor when
+    it is opted out, nor when somebody acknowledged that it is away: its mark stayed for good (seed 1997)."""
+    if node.ready or node.others or node.opted_out:
+        return False
+    since = record.not_ready_since if record is not None else None
+    is_missed = since is not None and watch >= absence.missed_at(since, policy)
+    return not is_missed or bool(record and record.latched)
 
 
 def has_not_closed(case: Case) -> bool:
@@ -74,10 +85,9 @@ def _move(turn: Turn, node: Node, case: Case, why: str) -> Move | None:
         return (Event.CANCELLED, f"{why}; the node is opted out, so only what is ours is taken off", "operator")
     if not node.cordoned:
         return (Event.CANCELLED, f"{why}; the node is open, so only what is left of ours is taken off", "sickbay")
-    if not node.ready and node.others:
-        whose = ", ".join(node.others)
-        left = "does not answer, so only what is ours is taken off"
-        return (Event.CANCELLED, f"{why}; the node is held by {whose} and {left}", "sickbay")
+    if not node.ready:
+        held = f"is held by {', '.join(node.others)} and " if node.others else ""
+        return (Event.CANCELLED, f"{why}; the node {held}does not answer, so only what is ours is taken off", "sickbay")
     if _hands_off(turn, case):
         return None
     return (Event.EXAMINED, f"{why}; it is examined, and returned if every check passes", "sickbay")
