@@ -34,7 +34,7 @@ from sickbay.settings import Limit
 from sickbay.sim.swarm import Crash
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_job, a_node, a_policy
-from tests.controller.door import Door, Shift
+from tests.controller.door import Door, Shift, busy
 
 HOUR = 3_600.0
 
@@ -74,6 +74,24 @@ def told(shift: Shift, word: str) -> list[Notice]:
 
 
 # --- one node -------------------------------------------------------------------------------------------------------
+
+
+def test_what_ended_while_nothing_could_be_decided_about_a_node_is_heard_afterwards(poisoned: set[str]) -> None:
+    """Its REBOOT had timed out by then, and a node that was well again got the next stronger treatment."""
+    poisoned.clear()
+    shift = ward("n1", policy=a_policy(approval=()))
+    shift.door.says[Verb.REBOOT] = busy
+    case = struck(shift, "n1").passes(600.0).case()
+    assert case is not None
+    assert case.phase is Phase.REPAIRING
+    poisoned.add("n1")
+    shift.passes(2 * HOUR)
+    poisoned.clear()
+    del shift.door.says[Verb.REBOOT]
+    shift.door.shows("n1", boot_id="after-the-reboot", findings=())
+    shift.passes(HOUR)
+    assert shift.door.called(Verb.POWER_CYCLE) == []
+    assert shift.case() is None
 
 
 def test_a_node_that_raises_is_left_alone_and_the_others_are_treated(poisoned: set[str]) -> None:

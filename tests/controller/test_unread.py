@@ -100,6 +100,25 @@ def test_the_time_in_which_nobody_could_read_its_case_is_not_counted(store: Sqli
     assert again.phase is Phase.CORDONING
 
 
+def test_nor_is_the_time_in_which_an_earlier_leader_could_not_read_it(store: SqliteStore, spoiler: Spoiler) -> None:
+    """A roll-back, and hours later the upgrade again: each node whose treatment had ended meanwhile got the next
+    stronger one, for nobody had asked how the first had gone (seed 1462)."""
+    door = two_sick()
+    door.says[Verb.REBOOT] = busy
+    shift = Shift(door, store).passes(600.0)
+    case = shift.case("n1")
+    assert case is not None
+    assert case.phase is Phase.REPAIRING
+    spoiler.spoil(case)
+    shift = shift.successor().passes(7_200.0)
+    spoiler.mend(case)
+    del door.says[Verb.REBOOT]
+    door.shows("n1", boot_id="after-the-reboot")
+    shift.successor().passes(600.0)
+    assert not [action for action in door.called(Verb.POWER_CYCLE) if action.place.node == "n1"]
+    assert "n1.1" in [ended.id for ended in store.history(Case) if ended.phase is Phase.RESOLVED]
+
+
 def test_who_was_left_alone_for_the_record_of_a_cause_is_taken_up_once_that_can_be_read(
     store: SqliteStore, spoiler: Spoiler
 ) -> None:

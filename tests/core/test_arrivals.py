@@ -144,8 +144,10 @@ def test_a_restart_without_a_first_step_is_examined_also_when_nothing_came_for_a
     r = after(r, stopped, 3_000.0, outcome=Done(), answers=r.pending.key)
     r = after(r, stopped, 3_010.0, good=FOUR)
     assert r.phase is P.RESTARTING
-    r = after(r, a_job(attempt=3, nodes=FOUR, step=0), 90_000.0)
+    assert r.deadline is not None
+    late = r.deadline + 10.0
+    r = after(r, a_job(attempt=3, nodes=FOUR, step=0), late)
     assert (r.phase, r.journal[-1].event) == (P.STOPPING, "TIMED_OUT")
     assert r.pending is not None
-    r = after(r, a_job(JobPhase.STOPPED, FOUR, attempt=3), 90_010.0, outcome=Done(), answers=r.pending.key)
+    r = after(r, a_job(JobPhase.STOPPED, FOUR, attempt=3), late + 10.0, outcome=Done(), answers=r.pending.key)
     assert r.phase is P.EXAMINING

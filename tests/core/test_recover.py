@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -683,6 +684,17 @@ def test_a_stop_that_takes_longer_than_its_time_is_not_asked_for_several_times_a
     assert (again.phase, again.journal[-1].event, again.deadline) == (P.STOPPING, "TIMED_OUT", 1_130.0)
     slow = after(stopping(deadline=1_000.0), lives)
     assert slow.deadline == 1_100.0 + JobPolicy().stopping_s
+
+
+@pytest.mark.parametrize("at_work", [stopping, examining, restarting])
+def test_time_in_which_nobody_could_attend_to_a_job_is_not_counted(at_work: Callable[..., Recovery]) -> None:
+    """Its record could be read again hours later, under another leader: what it had asked for was done, and it would
+    have been restarted without a word of its examination (as seed 1462 for nodes)."""
+    r = after(at_work(deadline=1_000.0), a_job(JobPhase.STOPPED), 9_000.0)
+    assert (r.phase, r.journal) == (at_work().phase, at_work().journal)
+    assert r.deadline is not None
+    late = after(at_work(deadline=r.deadline), a_job(JobPhase.STOPPED), r.deadline + 1.0)
+    assert late.journal != at_work().journal
 
 
 def test_actions_of_a_job_are_named_by_its_step_and_never_alike() -> None:

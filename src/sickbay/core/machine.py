@@ -94,12 +94,21 @@ DEADLINE_OF: dict[Phase, str] = {
 }
 
 JOURNAL_MAX = 128
+LATE_S = 360.0  # watch time: no pass is as late as that (controller.period_s is 300 at most)
 ESCALATED_ASK_S = 60.0  # how often a cordon or drain that failed is asked for again while a person owns the case
 
 
 def is_frozen(case: Case) -> bool:
     """Held or paused. Letting a node go is never frozen: a cancel passes a hold, so what it leads to must pass too."""
     return (case.held or case.paused) and case.phase is not P.CANCELLING
+
+
+def was_passed_over(case: Case | None, now: float) -> bool:
+    """Its time ended long ago, and nobody saw that: whoever led could not read it, or an error kept them from it. What
+    it asked for may be done by now (seed 1462)."""
+    if case is None or case.deadline is None or is_frozen(case):
+        return False
+    return now >= case.deadline + LATE_S
 
 
 def goes_to(case: Case, event: Event) -> Phase | None:

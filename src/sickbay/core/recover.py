@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, suspects, suspicion
 from sickbay.core.frozen import replace
 from sickbay.core.moment import moment
-from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, renewed, step
+from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, renewed, step, was_passed_over
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
     Action,
@@ -47,6 +47,8 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     if recovery is None:
         return JobDecision(None)
     recovery = arrivals.note(progress.note(recovery, s, now), s)
+    if was_passed_over(recovery, now):  # that time is not counted
+        recovery = replace(recovery, deadline=renewed(recovery, policy, now))
     recovery = reach.obey(s, recovery, now)
     recovery = recovery if s.paused else reach.told(s, recovery, now)  # else it would not go on by itself
     silent, found = list[tuple[str, str]](), _found(s, recovery)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sickbay.core.frozen import replace
+from sickbay.core.machine import LATE_S
 from sickbay.core.turn import Now
 from sickbay.model import Entry, Recovery, RecoveryPhase
 from sickbay.settings import JobPolicy
@@ -100,6 +101,11 @@ def how_it_ended(r: Recovery) -> tuple[str, str]:
 def deadline_of(phase: RecoveryPhase, policy: JobPolicy, now: Now) -> float | None:
     setting = DEADLINE_OF.get(phase)
     return now.watch + float(getattr(policy, setting)) if setting else None
+
+
+def was_passed_over(r: Recovery, now: Now) -> bool:
+    """As that of a case: nobody could attend to it. What it asked for may be done by now."""
+    return r.pending is not None and r.deadline is not None and now.watch >= r.deadline + LATE_S
 
 
 def renewed(r: Recovery, policy: JobPolicy, now: Now) -> float | None:

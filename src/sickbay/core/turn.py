@@ -76,7 +76,7 @@ class NodeSlice:
     returned: frozenset[str] = frozenset()  # of these, what came back and was sent away once more
     stray: str = ""  # our mark, read directly just now, of a case that has no record
     lost: Case | None = None  # its record, if somebody deleted it while we looked on
-    read_again: bool = False  # it was left alone until now, for a record that could not be read
+    read_again: bool = False  # nobody could attend to its case until now: a record was unreadable, or an error ours
     mute: bool = False  # the whole pool's instruments are silent: one notice says so, not one per node
     away_since: float | None = None  # watch time since when it has not been ready, by our own looking
     absent: str = ""  # why nothing is done to a node that is away: many are, and one case is about what they share
