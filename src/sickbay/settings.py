@@ -102,7 +102,7 @@ class Policy:
     """Seconds for the node to be allocatable again with its full GPU count: device plugins take minutes after a
     boot."""
     cancel_s: float = 3_600.0
-    """Seconds to take our marks off after a cancel. An hour: a treatment that was sent has to finish first."""
+    """Seconds to take our marks off after a cancel. An hour: a treatment that was sent has as long to finish first."""
     suspect_s: float = 900.0
     """Seconds a fault may stay SUSPECTED without being confirmed: three cycles of the agent."""
     unreachable_s: float = 300.0

@@ -482,6 +482,15 @@ def test_nothing_is_said_to_be_under_way_any_more_once_a_cancelled_treatment_has
     assert "under way" not in bed.why
 
 
+def test_after_a_long_treatment_there_is_time_left_to_take_our_mark_off() -> None:
+    """An hour less a minute had gone by until the cancelled REBOOT was over: where the platform was slow for two more,
+    people were asked to decide about it, and the node stayed closed until they did."""
+    bed = at(Phase.REPAIRING).is_sent().commands("abort").waits(3_540.0).answers(Done("booted"))
+    assert bed.asks is Verb.RELEASE
+    assert bed.waits(120.0).phase is Phase.CANCELLING
+    assert bed.answers().phase is Phase.DISMISSED
+
+
 def test_a_node_that_opts_out_is_let_go() -> None:
     bed = at(Phase.HOLDING).shows(opted_out=True)
     assert bed.phase is Phase.CANCELLING

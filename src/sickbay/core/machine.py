@@ -229,11 +229,12 @@ def adopt(case: Case, mark: str) -> Case:
     return replace(case, pending=_asks(case))
 
 
-def release_after_cancel(case: Case) -> Case:
-    """The sent treatment is over or lost: take our marks off under a new step, so that its answer is not mistaken."""
+def release_after_cancel(case: Case, *, now: float, policy: Policy) -> Case:
+    """The sent treatment is over or lost: take our marks off under a new step, so that its answer is not mistaken. It
+    has its own time: of what a long treatment had left, a slow platform made a case for a person."""
     assert case.phase is P.CANCELLING
     case = replace(case, step=case.step + 1, unfinished=None, refusal="")
-    return replace(case, pending=_action(case, Verb.RELEASE))
+    return renew(replace(case, pending=_action(case, Verb.RELEASE)), now=now, policy=policy)
 
 
 ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.UNGUARDED, E.UNREACHABLE, E.CLEARED, E.GONE})

@@ -419,7 +419,8 @@ def _cancelling(turn: Turn, case: Case) -> Said:
         return (Event.DONE, "closed")
     if case.unfinished is not None:
         if isinstance(turn.outcome, Done | Failed | Lost | Unguarded | Refuted):
-            turn.case = machine.release_after_cancel(_noted_end(turn, case, turn.outcome))
+            case, now = _noted_end(turn, case, turn.outcome), turn.ctx.now.watch
+            turn.case = machine.release_after_cancel(case, now=now, policy=turn.ctx.policy)
             turn.outcome = None
         return None
     if isinstance(turn.outcome, Done):

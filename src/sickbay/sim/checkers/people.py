@@ -215,8 +215,8 @@ class OptedOut(Checker):
 
 
 class TimedFairly(Checker):
-    """A phase that timed out truly lasted as long as its setting: no clock jump or outage makes anything late.
-    CANCELLING is one phase of two steps: a treatment that had begun is seen to its end, then our mark is taken off."""
+    """A phase that timed out truly lasted as long as its setting: no clock jump or outage makes anything late. So did
+    each step of CANCELLING: a treatment that had begun is seen to its end, then our mark is taken off."""
 
     floor: ClassVar[float] = 100.0
 
@@ -230,16 +230,10 @@ class TimedFairly(Checker):
             key = (case.id, case.step)
             if key in self._entered:
                 continue
-            self._entered[key] = self._since(case)
+            self._entered[key] = (self.world.now, case.phase.value)
             last = case.journal[-1] if case.journal else None
             if last is not None and last.event == "TIMED_OUT" and last.step == case.step:
                 self._judge(case)
-
-    def _since(self, case: Case) -> tuple[float, str]:
-        before = self._entered.get((case.id, case.step - 1))
-        if before and before[1] == case.phase.value == Phase.CANCELLING.value:
-            return before
-        return (self.world.now, case.phase.value)
 
     def _judge(self, case: Case) -> None:
         before = self._entered.get((case.id, case.step - 1))
