@@ -451,6 +451,13 @@ def test_a_second_unexplained_failure_on_a_node_that_answered_nobody_and_is_back
     assert answered(replace(r, told_of=job.attempt - 1), job, Done(), verdict=MYSTERY).phase is P.FAILED
 
 
+def test_a_second_unexplained_failure_whose_nodes_nobody_could_examine_in_time_is_not_given_up_at_once() -> None:
+    """With `examining_s = 0.1` a host that had crashed was a machine that had been exchanged by then (50001350)."""
+    r = examining(swap=True, checkpoint_step=80, barren=1)
+    assert answered(r, DEAD, Failed("no answer in time"), verdict=MYSTERY).phase is P.WAITING_FOR_CAPACITY
+    assert answered(r, DEAD, Done(), verdict=MYSTERY).phase is P.FAILED
+
+
 def test_an_unexplained_failure_after_new_checkpoints_is_a_first_one_again() -> None:
     r = answered(examining(swap=True, checkpoint_step=40, barren=1), DEAD, Done(), verdict=MYSTERY)
     assert r.phase is P.WAITING_FOR_CAPACITY

@@ -60,7 +60,7 @@ class Strays:
         if not node.mark or node.gone or self._is_answered_for(node):
             return False
         known = self._view.records.get(node.name)
-        return not awaits_its_case(node, known and known.value, now.watch, self._policy_for(node.pool))
+        return not awaits_its_case(node, known.value if known else None, now.watch, self._policy_for(node.pool))
 
     def _is_answered_for(self, node: Node) -> bool:
         case = self._view.cases.get(node.name)

@@ -266,8 +266,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.BLAMED, "it hung again and nothing explains it: it is moved to other nodes"), replace(
             r, suspects=tuple(dict.fromkeys((*earlier, *r.suspects, *job.nodes)))
         )
-    # A node that answers nobody explains a death well enough; also one that is back by now
-    mute = s.unreachable or r.told_of == job.attempt or suspects.mute_nodes(findings)
+    # A node that answers nobody explains a death well enough; also one that is back by now, or that nobody looked at
+    mute = s.unreachable or r.told_of == job.attempt or suspects.mute_nodes(findings) or not isinstance(outcome, Done)
     again = r.cost is Cost.ONE and outages.barren(job, r) > 1  # what cost nothing was no first failure of its own
     if r.blame is Blame.UNKNOWN and r.swap and again and not mute:
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
