@@ -86,17 +86,18 @@ def test_who_is_back_and_goes_away_before_the_case_has_ended_has_returned_too() 
 def test_a_story_whose_last_case_neither_ended_nor_is_open_was_cut_short_by_somebody_who_deleted_it() -> None:
     """While nobody led: the next leader took those still away for lone nodes, and rebooted one (seed 520)."""
     begun = written(NodeRecord("absence", last_n=1), BEGAN)
-    assert is_cut_short(begun, "absence")
-    assert not is_cut_short(replace(begun, past=past(500.0)), "absence")
-    assert is_cut_short(replace(begun, past=past(500.0), last_n=2), "absence")
-    assert not is_cut_short(written(begun, None), "absence")
+    assert is_cut_short(begun, 500.0)
+    assert not is_cut_short(replace(begun, past=past(500.0)), 600.0)
+    again = written(replace(begun, past=past(500.0), last_n=2), replace(BEGAN, opened=800.0))
+    assert is_cut_short(again, 900.0)
+    assert not is_cut_short(written(begun, None), 500.0)
 
 
-def test_a_number_that_was_used_up_by_a_case_that_could_not_be_written_cuts_no_story_short() -> None:
-    """Its nodes were left to people who had heard of nothing (seed 50000769)."""
-    goes_on = written(NodeRecord("absence", last_n=2, past=past(500.0)), replace(BEGAN, n=1))
-    assert not is_cut_short(goes_on, "absence")
-    assert is_cut_short(written(goes_on, replace(BEGAN, n=2)), "absence")
+def test_a_case_that_its_leader_did_not_live_to_write_was_deleted_by_nobody() -> None:
+    """Its nodes were left to people who had heard of nothing (seed 1239)."""
+    assert not is_cut_short(written(NodeRecord("absence", last_n=1), BEGAN), 130.0)
+    goes_on = replace(written(NodeRecord("absence"), replace(BEGAN, opened=800.0)), past=past(500.0), last_n=2)
+    assert not is_cut_short(goes_on, 830.0)
 
 
 def stood(mostly_back: float | None, all_back: float | None = None, count: int = 0) -> Absence:

@@ -143,7 +143,7 @@ class Absences:
         if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
             self._let_people_have_it(deleted.id, now)
         case = self._case()
-        if case is None and not self._unkept() and stories.is_cut_short(self._record(), core.NAME):
+        if case is None and self._found and not self._unkept() and stories.is_cut_short(self._record(), now.watch):
             self._let_people_have_it(f"{core.NAME}.{self._record().last_n}", now)  # deleted while nobody led
         if not self._view.away and case is None and not self.members:
             self._close_story(now)
@@ -264,7 +264,7 @@ class Absences:
             case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
         else:
             case, story = self._telling_began(case, now), stories.Story(absence.since, most=absence.most)
-        story = replace(story, n=record.last_n)
+        story = replace(story, opened=now.watch)
         self._memory, self._told = replace(self._memory, missed=None), story
         # by itself, before the case: whoever deletes that does not take its number
         self._records.put_record(stories.written(record, story))

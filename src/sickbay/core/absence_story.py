@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sickbay.core.absence import DAY_S, LOST_S, SAME_S, is_due
+from sickbay.core.absence import DAY_S, LOST_S, NEVER, SAME_S, is_due
 from sickbay.model import Absence, NodeRecord, Past, Phase
 
 OFTEN = 3  # times: then it is no accident, and people hear that it comes and goes
 PREFIX = "absence/"  # of its keys in NodeRecord.told
 BEGAN = f"{PREFIX}began"
+WRITTEN_S = 60.0  # after its record a case is written within that
 UNTOLD = -1  # people know that it began, and nothing more
 
 
@@ -25,21 +26,22 @@ class Story:
     times: int = 1  # that they went away
     most: int = 0  # away at its worst
     day: int = UNTOLD  # the last day of it that people were told of; 0: after an hour, or when it had come back twice
-    n: int = 0  # the number of its last case; 0: written by an earlier version
+    opened: float = 0.0  # when its last case was; 0: written by an earlier version
 
 
 def read(record: NodeRecord) -> Story | None:
     told = record.told
     if BEGAN not in told:
         return None
-    return Story(told[BEGAN], *(int(told.get(f"{PREFIX}{key}", 0)) for key in ("times", "most", "day", "n")))
+    times, most, day = (int(told.get(f"{PREFIX}{key}", 0)) for key in ("times", "most", "day"))
+    return Story(told[BEGAN], times, most, day, told.get(f"{PREFIX}opened", 0.0))
 
 
 def written(record: NodeRecord, story: Story | None) -> NodeRecord:
     told = {key: value for key, value in record.told.items() if not key.startswith(PREFIX)}
     if story is not None:
-        named = {"began": story.began, "times": story.times, "most": story.most, "day": story.day, "n": story.n}
-        told |= {f"{PREFIX}{key}": float(value) for key, value in named.items()}
+        named = {"began": story.began, "times": story.times, "most": story.most, "day": story.day}
+        told |= {f"{PREFIX}{key}": float(value) for key, value in (named | {"opened": story.opened}).items()}
     return replace(record, told=told)
 
 
@@ -67,7 +69,7 @@ def has_returned(before: Absence, after: Absence) -> bool:
 def goes_on_in(story: Story, before: Absence, after: Absence, now: float) -> Story:
     """What it is once those who are away are counted anew in a case that is open."""
     if is_another(before, after, now):
-        return Story(now, most=after.most, n=story.n)
+        return Story(now, most=after.most, opened=story.opened)
     is_again = has_returned(before, after) or _is_taken_up(before, after, now)
     return again(story, after.count) if is_again else story
 
@@ -101,11 +103,13 @@ def ended_at(past: Sequence[Past], let_go: float) -> float:
     return max([p.ended for p in past[-1:]] + [let_go])
 
 
-def is_cut_short(record: NodeRecord, name: str) -> bool:
-    """Asked where no case is open: the last one has not ended, and its story goes on. So somebody deleted it. Not by
-    the last number: one that could not be written has none the less used it up (seed 50000769)."""
+def is_cut_short(record: NodeRecord, now: float) -> bool:
+    """Asked by a new leader where no case is open: the last one has not ended, and its story goes on. So somebody
+    deleted it while nobody led. Not at once: whoever dies, or is refused, between the record and the case leaves the
+    same behind, and nodes were left to people who had heard of nothing (seeds 50000769, 1239)."""
     story = read(record)
-    return story is not None and all(past.case != f"{name}.{story.n or record.last_n}" for past in record.past)
+    opened = max(story.began, story.opened) if story is not None else now
+    return ended_at(record.past, NEVER) < opened < now - WRITTEN_S
 
 
 def over_at(story: Story | None, past: Sequence[Past], let_go: float) -> float | None:
