@@ -27,6 +27,7 @@ from sickbay.model import (
 )
 from sickbay.settings import JobPolicy, Limit
 from sickbay.sim.checkers import ALL
+from sickbay.sim.checkers.nodes import LeftAsFound
 from sickbay.sim.jobs import SimJob
 from tests.builders import a_case, a_recovery
 from tests.sim.ward import Ward, a_policy, names
@@ -379,6 +380,19 @@ def test_a_mark_that_a_restore_put_back_was_not_left_by_its_case(closed_again: b
     ward.world.nodes[NODE].mark = CASE
     archives(ward, replace(case, phase=Phase.DISMISSED))
     assert (f"{CASE} ended DISMISSED and left its mark" in complaints(ward)) is closed_again
+
+
+@pytest.mark.parametrize("is_another", [True, False])
+def test_a_mark_is_that_of_the_open_case_where_a_restored_store_has_used_a_number_again(is_another: bool) -> None:
+    """Seed 50001824."""
+    ward = unwatched()
+    case = keeps(ward)
+    asks(ward, Verb.CORDON)
+    ward.judge.look()
+    before = replace(case, phase=Phase.RESOLVED, opened_at=case.opened_at - 600.0 * is_another)
+    ward.judge.ended = (before,)
+    next(each for each in ward.judge.checkers if isinstance(each, LeftAsFound)).moment()
+    assert (f"{CASE} ended RESOLVED and left its mark" in str(ward.judge.violations)) is not is_another
 
 
 def test_a_node_has_two_open_cases() -> None:
