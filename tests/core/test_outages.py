@@ -94,6 +94,29 @@ def test_an_attempt_with_a_sick_node_is_counted() -> None:
     assert judged(after(*NEVER), SICK).cost is Cost.ONE
 
 
+CAUSE = "agent=agent-next.1"
+
+
+@pytest.mark.parametrize(
+    ("explained", "said", "cost"),
+    [
+        ({"n1": CAUSE}, Blame.UNKNOWN, Cost.SHARED),
+        ({"n2": CAUSE}, Blame.UNKNOWN, Cost.ONE),
+        ({"n1": CAUSE}, Blame.USER_CODE, Cost.ONE),
+    ],
+)
+def test_what_an_open_case_about_a_common_cause_explains_of_its_nodes_costs_a_job_no_attempt(
+    explained: dict[str, str], said: Blame, cost: Cost
+) -> None:
+    """A bad version of the agent said that GPUs were gone, while the data network was away (seed 50001957)."""
+    r = replace(after(*NEVER), checkpoint_step=1_000)
+    verdict = BlameVerdict(said, 1.0, (), "")
+    s = JobSlice(job=a_job(JobPhase.STOPPED), recovery=r, explained=explained, verdict=verdict)
+    made = outages.judged(s, r, [SICK])
+    assert made.cost is cost
+    assert (made.because[:1] == (f"what its nodes show has a common cause ({CAUSE})",)) is (cost is Cost.SHARED)
+
+
 @pytest.mark.parametrize(
     ("said", "excused"), [(None, True), (Blame.INFRASTRUCTURE, True), (Blame.HARDWARE, False), (Blame.USER_CODE, False)]
 )

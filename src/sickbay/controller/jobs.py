@@ -152,6 +152,7 @@ class JobDesk(Asking):
             powerless=tuple(n for n, hides in dark.items() if not hides),
             ending=self._ending(job) if waiting and job else (),
             outage=self._outage(recovery, away, now) if recovery and waiting else "",
+            explained=self._explained(nodes) if waiting else {},
             commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job, now),
@@ -194,6 +195,11 @@ class JobDesk(Asking):
         if name not in self._view.answered:
             return float("-inf")
         return now.watch if since is None else since
+
+    def _explained(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Not by what is said of the nodes of this very job: that may be its own doing."""
+        over = {name: self._view.causes_over(self._view.nodes.get(name)) for name in nodes}
+        return {name: case.id for name, cases in over.items() for case in cases if not case.id.startswith("job=")}
 
     def _outage(self, r: Recovery, away: Mapping[str, float], now: Now) -> str:
         """What its last attempt failed by together with others, or because of something that has a case of its own."""

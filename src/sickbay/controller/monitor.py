@@ -194,11 +194,8 @@ class Monitor:
 
     def explains(self, node: Node | None) -> Mapping[str, str]:
         """Faults of this node that an open case about a common cause explains, and which case does."""
-        if node is None or not any("=" in name for name in self._view.cases):
-            return {}
-        carried = [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]
-        causes = [self._view.cases[factor].value for factor in carried if factor in self._view.cases]
-        return {d.fault: case.id for case in (*causes, *self._job_factors(node.name)) for d in case.diagnoses}
+        causes = (*self._view.causes_over(node), *self._job_factors(node.name)) if node is not None else ()
+        return {d.fault: case.id for case in causes for d in case.diagnoses}
 
     def _job_factors(self, name: str) -> Iterator[Case]:
         """A job that has left the node still explains what its nodes showed together."""

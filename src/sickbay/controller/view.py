@@ -274,6 +274,13 @@ class View:
     def touch_job(self, job: str) -> None:
         self.touched_jobs[job] = None
 
+    def causes_over(self, node: Node | None) -> list[Case]:
+        """Open cases about a common cause that this node shares."""
+        if node is None or not any("=" in name for name in self.cases):
+            return []
+        carried = [f"{k}={v}" for k, v in node.factors.items()] + [f"job={j}" for j in node.jobs]
+        return [self.cases[factor].value for factor in carried if factor in self.cases]
+
     def explained_no_more(self, case: Case) -> None:
         """A case about a common cause is over, or its record was deleted: what it explained is each node's own again,
         and no change of a node may come for days."""

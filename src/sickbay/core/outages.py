@@ -81,11 +81,23 @@ TRIED_AGAIN = frozenset({Cost.SHARED, Cost.BLAMELESS})  # later and later
 def judged(s: JobSlice, r: Recovery, findings: Sequence[Finding]) -> Recovery:
     """What its last attempt costs, by the examination of its nodes."""
     spared = 0 if s.job is not None and capacity.has_new_checkpoint(s.job, r) else r.spared
-    if s.outage:
-        return _shared(replace(r, spared=spared), s.outage)
+    if shared := s.outage or _common_cause(s, findings):
+        return _shared(replace(r, spared=spared), shared)
     if _is_blameless(s, replace(r, spared=spared), findings):
         return replace(r, spared=spared + 1, cost=Cost.BLAMELESS)
     return replace(r, spared=spared, cost=Cost.ONE)
+
+
+def _common_cause(s: JobSlice, findings: Sequence[Finding]) -> str:
+    """All that is held against its nodes is what others show too that have the same driver, image or agent, and there
+    is an open case about that. A data network that was away cost a job all of its attempts, since a bad version of the
+    agent said of each node that its GPUs were gone (seed 50001957)."""
+    if s.verdict is not None and s.verdict.blame is Blame.USER_CODE:
+        return ""
+    blamed = set(suspects.unsafe_nodes(s, findings))
+    if not blamed or not blamed <= s.explained.keys():
+        return ""
+    return f"what its nodes show has a common cause ({', '.join(sorted({s.explained[node] for node in blamed}))})"
 
 
 def drained(r: Recovery) -> Recovery:

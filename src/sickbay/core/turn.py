@@ -147,6 +147,7 @@ class JobSlice:
     powerless: tuple[str, ...] = ()  # those that do not answer and have no power, by their provider's word
     ending: tuple[str, ...] = ()  # those that answer and still show it: ranks of its last attempt end there
     outage: str = ""  # what it shares with others and fails by: no attempt is spent on it
+    explained: Mapping[str, str] = field(default_factory=dict)  # its nodes -> an open case about a cause they share
     commands: tuple[Command, ...] = ()
     paused: str = ""
     given_up: bool = False  # it has no record because the last one gave up this very attempt
