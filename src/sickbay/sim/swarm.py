@@ -28,6 +28,8 @@ from sickbay.model import (
 from sickbay.ports import Names, Platform, Store, Stored, Unread, V, Value
 from sickbay.sim.world import World
 
+LATEST_S = 120.0  # how late a change is told
+
 
 class Crash(BaseException):
     """The process dies here. No Exception: what contains errors must not survive its own death."""
@@ -83,13 +85,30 @@ class SwarmPlatform:
         self._door, self._mood, self._world = door, mood, world
         self.verbs = door.verbs
         self._old: deque[Fleet] = deque(maxlen=4)
+        self._listens: _LateSink | None = None  # whoever began to watch last: he observes next
 
     def observe(self) -> Fleet:
+        """An old fleet, as from a cache that a leader has kept since he led before, or whose API server lags: the watch
+        goes on from there, so what changed since is told a little later."""
         fleet = self._door.observe()
         self._old.append(fleet)
-        if self._mood.strikes(self._mood.swarm.stale_observe) and self._world.now - self._old[0].observed_at < 600:
-            return self._old[0]
-        return fleet
+        old = self._old[0]
+        if not self._mood.strikes(self._mood.swarm.stale_observe) or self._world.now - old.observed_at >= 600:
+            return fleet
+        if self._listens is not None and old is not fleet:
+            at = self._world.now + self._mood.rng.uniform(1.0, LATEST_S)
+            for change in self._since(old, fleet):
+                self._listens.tell_at(at, change)
+        return old
+
+    def _since(self, old: Fleet, fleet: Fleet) -> Iterator[Change]:
+        """What a watch from the old one tells, of each object the last."""
+        told, there = {n.name: n.version for n in old.nodes}, {n.name for n in fleet.nodes}
+        for left in [self._world.nodes[name] for name in told if name not in there]:
+            yield NodeDeleted(left.name, left.version, left.gone)
+        yield from (NodeChanged(n) for n in fleet.nodes if n.version != told.get(n.name))
+        jobs = {j.id: j.version for j in old.jobs}
+        yield from (JobChanged(j) for j in fleet.jobs if j.version != jobs.get(j.id))
 
     def look(self, node: str) -> Node | None:
         return self._door.look(node)
@@ -98,7 +117,7 @@ class SwarmPlatform:
         self._door.ask_after(node, instance)
 
     def watch(self, sink: Callable[[Change], None]) -> Callable[[], None]:
-        late = _LateSink(sink, self._mood, self._world)
+        late = self._listens = _LateSink(sink, self._mood, self._world)
         stop = self._door.watch(late)
 
         def unwatch() -> None:
@@ -132,10 +151,13 @@ class _LateSink:
         self.stopped = False
 
     def __call__(self, change: Change) -> None:
+        late = self._mood.strikes(self._mood.swarm.stale)
+        self.tell_at(self._world.now + self._mood.rng.uniform(1.0, LATEST_S) if late else 0.0, change)
+
+    def tell_at(self, at: float, change: Change) -> None:
+        """Not before what was held back of the same object."""
         key = _object(change)
-        at = self._until.get(key, 0.0)
-        if self._mood.strikes(self._mood.swarm.stale):
-            at = max(at, self._world.now + self._mood.rng.uniform(1.0, 120.0))
+        at = max(at, self._until.get(key, 0.0))
         if at <= self._world.now:
             self._sink(change)
             return
