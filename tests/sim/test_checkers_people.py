@@ -162,17 +162,18 @@ def test_what_was_said_while_nobody_could_read_of_the_node_is_lost_with_a_store_
 
 
 @pytest.mark.parametrize(
-    ("acknowledged", "later", "complained"), [(False, False, True), (True, False, False), (True, True, True)]
+    ("acknowledged", "later", "complained"),
+    [(False, "", True), (True, "", False), (True, "gpu_lost_79", True), (True, "user_bug", False)],
 )
 def test_a_sick_node_that_a_person_calls_well_is_theirs_until_something_new_befalls_it(
-    acknowledged: bool, later: bool, complained: bool
+    acknowledged: bool, later: str, complained: bool
 ) -> None:
     ward = unwatched()
     ward.world.strike("gpu_lost_79", NODE, 1)
     if acknowledged:
         ward.world.note("order", NODE, act="acknowledge", by="bob", case=NODE)
     if later:
-        ward.world.strike("gpu_lost_79", NODE, 2)
+        ward.world.strike(later, NODE, 2)
     assert bool(complaints(ward, "EndsOrRests", at_the_end=True)) == complained
 
 

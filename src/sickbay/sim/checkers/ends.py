@@ -10,6 +10,7 @@ from sickbay.settings import LEVELS
 from sickbay.sim.checkers.checker import OURS, Checker
 from sickbay.sim.checkers.given_up import could_begin
 from sickbay.sim.checkers.people import DEADLINES
+from sickbay.sim.faults import kinds
 from sickbay.sim.hardware import SimNode
 from sickbay.sim.world import Fact
 
@@ -25,7 +26,8 @@ SLACK_S = 600.0  # watch time runs a little behind the world's
 
 class EndsOrRests(Checker):
     """After the calm every case has ended or rests with a person, and no visible sickness is forgotten. What a person
-    has acknowledged is theirs until something new befalls the node: they have said that it is well."""
+    has acknowledged is theirs until something new befalls the node: they have said that it is well. A program that
+    fails on it befalls its job (seed 50003097)."""
 
     floor: ClassVar[float] = 480.0
 
@@ -38,7 +40,7 @@ class EndsOrRests(Checker):
     def fact(self, fact: Fact) -> None:
         if fact.kind == "order" and fact.detail["act"] == "acknowledge":
             self._well.add(fact.node)
-        if fact.kind in ("fault", "relapse", "boot"):
+        if fact.kind in ("relapse", "boot") or (fact.kind == "fault" and not _is_of_a_program(fact)):
             self._well.discard(fact.node)
 
     def moment(self) -> None:
@@ -125,6 +127,10 @@ class EndsOrRests(Checker):
 
 def _marks(case: Case) -> tuple[str, str]:
     return case.id, case.adopts
+
+
+def _is_of_a_program(fact: Fact) -> bool:
+    return kinds()[str(fact.detail["what"])].scope == "job"
 
 
 class JobsMove(Checker):
