@@ -617,6 +617,14 @@ def test_a_restart_without_a_first_step_is_stopped() -> None:
     assert (r.phase, r.attempt) == (P.STOPPING, 2)
 
 
+@pytest.mark.parametrize(("by", "event"), [("llama#4.33", "TIMED_OUT"), ("ann", "DIED")])
+def test_a_later_attempt_that_we_had_stopped_before_a_store_was_put_back_has_not_died(by: str, event: str) -> None:
+    """Seed 50001926."""
+    r = after(restarting(), a_job(JobPhase.STOPPED, attempt=4, step=80, stopped_by=by))
+    assert (r.phase, r.attempt, r.journal[-1].event) == (P.STOPPING, 4, event)
+    assert outages.hung(r) is (event == "TIMED_OUT")
+
+
 @pytest.mark.parametrize("outcome", [Failed("n2 carries a mark"), Lost("twice"), Unguarded("an attempt lives")])
 def test_a_refused_restart_waits_again_and_spends_no_attempt(outcome: Outcome) -> None:
     r = answered(restarting(barren=1), DEAD, outcome)
