@@ -110,8 +110,8 @@ def test_people_are_told_more_than_three_things_of_one_incident(apart_s: float, 
     ward = unwatched()
     for n in range(2):
         ward.world.network.cut(names(0, 8), "control", 600.0)
-        for k in range(2):
-            tells(ward, f"absence.{n}/{k}", f"{n} {k} nodes are away", case=f"absence.{n}", after_s=300.0)
+        for key in ("began", "lost"):
+            tells(ward, f"absence.{n}/{key}", f"{n} {key}", case=f"absence.{n}", after_s=300.0)
         ward.passes(apart_s)
     assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained
 
@@ -141,4 +141,49 @@ def test_what_begins_after_people_were_told_that_it_is_over_is_another_incident(
     ward.world.network.cut(names(0, 8), "control", 600.0)
     for key in ("began", "lost", "over"):
         tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2", after_s=60.0)
+    assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(("count", "complained"), [(1, False), (8, True)], ids=["one alone", "many"])
+def test_who_goes_away_alone_before_it_is_over_does_not_make_the_next_one_the_same(
+    count: int, complained: bool
+) -> None:
+    """A node that was cut off beside a straggler had kept the first one alive (seed 1240)."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    for key in ("began", "lost"):
+        tells(ward, f"absence.1/{key}", f"1 {key}", case="absence.1", after_s=300.0)
+    ward.passes(2_400.0)
+    ward.world.network.cut(names(10, count), "control", 600.0)
+    ward.passes(1_800.0)
+    tells(ward, "absence.1/over", "1 over", case="absence.1")
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    for key in ("began", "lost", "over"):
+        tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2")
+    assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained
+
+
+def test_what_was_told_before_others_went_away_is_about_those_who_went_before() -> None:
+    """It was heard with the next look, after they had gone, and counted for them (seed 50000958)."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    tells(ward, "absence.1/began", "1 began", case="absence.1", after_s=4_500.0)
+    for key in ("lost", "over"):
+        ward.run.mailbox.send(Notice(f"absence.1/{key}", "info", f"1 {key}", "", "absence.1", 0.0), 1)
+    ward.passes(60.0)
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    for key in ("began", "lost", "over"):
+        tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2")
+    assert not [words for words in complaints(ward, "ToldOnce") if "of one incident" in words]
+
+
+@pytest.mark.parametrize(("act", "complained"), [("abort", False), ("hold", True)])
+def test_who_is_away_after_people_closed_it_is_another_incident(act: str, complained: bool) -> None:
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    for key in ("began", "lost"):
+        tells(ward, f"absence.1/{key}", f"1 {key}", case="absence.1")
+    ward.world.note("order", "absence", act=act, by="alice", case="absence.1")
+    for key in ("began", "lost", "over"):
+        tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2")
     assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.model import Case, Notice, Pause, Phase
 from sickbay.sim.checkers.checker import Checker
+from sickbay.sim.checkers.outages import Absent
 from sickbay.sim.mailbox import Posted
 from sickbay.sim.world import Fact
 
@@ -24,7 +25,7 @@ AGAIN_S = 3_240.0  # an hour, by a clock that may run a tenth fast
 TAKEN_OVER_S = 300.0  # what its forerunner owed people is told by then, and what it had not written down is lost
 LEAPT_S = 600.0  # further apart than this: the clock of the brains was set
 DAY_S, INCIDENT_S = 86_400.0, 3_600.0
-COMPANY_S = 600.0  # who goes away waits so long for others, as docs/cases.md says
+KNOWN_S = 600.0  # what is told by the day is counted from when they went, and people hear of it a little later
 HANDFUL = 4  # of one case within a day: closed, asked about, with a person, over; one more for each word of a person,
 # for each thing that befell its node after the first, and for each pause over it that has ended
 ABSENCES = 3  # about nodes that are away together: it began, what is lost, it is over
@@ -32,25 +33,22 @@ FLAPS = 12
 OURS = frozenset(
     ("cordon", "release", "drain", "collect", "verify", "verify-start", "treat-start", "treat-waits", "unguarded")
 )
-AWAY = frozenset(("cut", "mended", "not-ready", "ready"))
-GOES = frozenset(("cut", "not-ready"))
+CLOSES = frozenset(("abort", "delete-record"))
 WORD = re.compile(r"[^\s,:()]+")
 
 
 @dataclass(slots=True)
 class Incident:
-    """Nodes that are away together; who goes away again within an hour goes on with it."""
+    """Nodes that are away together, as docs/cases.md says: one incident until for an hour nobody has been away with many
+    by the world's cuts, or until people close it. What no cut has made is over an hour after its first word."""
 
     began: float = float("-inf")
-    last: float = float("-inf")  # when two or more were last away
+    last: float = float("-inf")  # when nodes were last away together
+    over: bool = True
     told: int = 0
-    went: float = float("-inf")  # when somebody last went away in company
-    over: bool = False  # people were told so, and rightly
 
-    def goes_on(self, now: float) -> None:
-        if now - self.last > INCIDENT_S:
-            self.began, self.told = now, 0
-        self.last = now
+    def is_over(self, now: float) -> bool:
+        return self.over or now - max(self.last, self.began) > INCIDENT_S
 
 
 class ToldOnce(Checker):
@@ -72,10 +70,10 @@ class ToldOnce(Checker):
         self._rolled: dict[object, set[str]] = defaultdict(set)  # what is rolled out -> nodes that have got it
         self._paused: frozenset[str] = frozenset()  # scopes
         self._resumed: list[tuple[float, str]] = []  # when the pause of a scope was over
-        self._incident = Incident()
-        self._went = float("-inf")  # when a node last went away
+        self._incident, self._absent = Incident(), Absent(judge)
 
     def fact(self, fact: Fact) -> None:
+        self._note_away(fact)
         if fact.kind in OURS:
             return
         self._note_struck(fact)
@@ -84,11 +82,19 @@ class ToldOnce(Checker):
         self._befell.update(dict.fromkeys(names, fact.t))
         if fact.kind in ("order", "person"):
             self._said[str(fact.detail.get("case", fact.node))].append(fact.t)
-        if fact.kind in AWAY and self._are_away(1 if fact.kind in GOES else 2) and self._is_in_company(fact):
-            self._incident.goes_on(fact.t)
-            self._incident.went = fact.t if fact.kind in GOES else self._incident.went
-        if fact.kind == "newer-record" and "absence" in str(fact.detail["key"]):
-            self._incident.told = 0  # whoever leads next cannot read what was told (1427)
+
+    def _note_away(self, fact: Fact) -> None:
+        """What was told is over too once nobody can read it, or somebody deleted it (1427, 1244)."""
+        known, before = self._incident, self._absent.missing()
+        self._absent.fact(fact)
+        if self._absent.missing() and not before:
+            known.over = known.is_over(fact.t)
+        if self._absent.missing() or before:
+            known.last = fact.t
+        closed = fact.detail.get("act") in CLOSES and str(fact.detail.get("case", "")).startswith("absence.")
+        unread = fact.kind == "newer-record" and "absence" in str(fact.detail["key"])
+        unread |= fact.node == "absence" and fact.detail.get("act") == "delete-node-record"
+        known.over |= closed or unread
 
     def _note_struck(self, fact: Fact) -> None:
         """What is new about a node; an outsider who repeats what its agent says is not."""
@@ -101,17 +107,6 @@ class ToldOnce(Checker):
             had = self._rolled[detail["factor"], detail["value"]]
             # Whoever rests with a person is examined once more, and that takes a while (444, 265).
             self._befell.update(dict.fromkeys(had, fact.t + INCIDENT_S))
-
-    def _is_in_company(self, fact: Fact) -> bool:
-        """One that goes away long after the last one, beside a straggler or two, is nobody's company (seed 213)."""
-        before, went = self._went, fact.kind == "not-ready"
-        self._went = fact.t if went else before
-        return not went or fact.t - before <= COMPANY_S
-
-    def _are_away(self, more_than: int) -> bool:
-        """Who goes away goes with another; who comes back leaves many behind, or it is no longer about many (1240)."""
-        away = [n for n in self.world.nodes.values() if n.present and not (n.ready or n.treating)]
-        return len(away) > more_than
 
     def moment(self) -> None:
         self._note_pauses()
@@ -192,18 +187,15 @@ class ToldOnce(Checker):
         return max(0, sum(now - at < DAY_S for at in struck.values()) - 1)
 
     def _judge_incident(self, notice: Notice, posted: Posted) -> None:
-        """One that people have closed is over; whoever is away after that is news."""
         known = self._incident
-        quiet = posted.at - max(known.last, known.began) > INCIDENT_S  # nobody has gone away with others for an hour
-        if "/began" in notice.key and (quiet or known.over):
-            known.began, known.told, known.over = posted.at, 0, False  # it is another one
-        if notice.key.endswith("/over"):  # said too early, it goes on (1240)
-            known.over = posted.at - known.went >= INCIDENT_S - COMPANY_S
+        if self._absent.missing():
+            known.last = posted.at
+        if "/began" in notice.key and known.is_over(posted.at):
+            self._incident = known = replace(known, began=posted.at, over=False, told=0)
         known.told += 1
-        said = sum(at >= known.began for case, times in self._said.items() for at in times if "absence" in case)
-        days = int((posted.at - max(known.began, self._born)) // DAY_S)
+        days = int((posted.at - max(known.began, self._born) + KNOWN_S) // DAY_S)
         words = f"people were told {known.told} things of one incident of many nodes, the last: {notice.title}"
-        self.expect(known.told <= ABSENCES * (1 + said) + days, None, words)
+        self.expect(known.told <= ABSENCES + days, None, words)
 
     def _judge_flaps(self) -> None:
         flaps: dict[str, int] = defaultdict(int)

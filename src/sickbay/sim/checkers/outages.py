@@ -33,7 +33,7 @@ FACTORS = ("pool", "rack", "domain", "switch", "zone")  # what nodes that are aw
 SMALL_POOLS = (2, 3)  # all of such a pool are many
 
 
-class _Absent(Checker):
+class Absent(Checker):
     """Who is away with many others. Many is who is away now, however they became so."""
 
     def __init__(self, judge: Judge) -> None:
@@ -130,7 +130,7 @@ class _Absent(Checker):
     def _let_go(self, act: str, t: float, verb: str = "") -> None:
         """A person who closes the case about many has them for a while; who is away alone after that is a patient, and
         those who are many still are many again. One who splits it, or has them exchanged, has them treated."""
-        missing = [name for name, end in self.away.items() if end == float("inf")]
+        missing = self.missing()
         if act == "split" or (act, verb) == ("approve", "REPLACE"):
             self.away.update(dict.fromkeys(missing, t))
             self._split.update(missing)
@@ -142,6 +142,10 @@ class _Absent(Checker):
         members = self.members()
         for name in [n for n, since in self.many_since.items() if t - since < KNOWN_S and n not in members]:
             self.away.pop(name, None)
+
+    def missing(self) -> set[str]:
+        """Who is away with many, and not treated alone."""
+        return {name for name, until in self.away.items() if until == float("inf")}
 
     def members(self, alone: Collection[str] = ()) -> set[str]:
         """Who is one of many now, by the settings in force: whoever says that a million nodes are many wants each node
@@ -189,7 +193,7 @@ class _CalledAlive:
         return told and node.provider_status == "running" and t >= heard
 
 
-class HealthyLeftAlone(_Absent):
+class HealthyLeftAlone(Absent):
     """A node with nothing wrong is neither treated nor replaced because it vanished together with many others, nor
     after it is back; unless a person approved it. One that vanished alone is at most rebooted, and not even that while
     its provider says that it runs."""
@@ -204,11 +208,11 @@ class HealthyLeftAlone(_Absent):
         self._alive = _CalledAlive(self.world)
 
     def fact(self, fact: Fact) -> None:
-        before = self._missing()
+        before = self.missing()
         super().fact(fact)
         self._alive.fact(fact)
         self._own &= set(self.cut_now)
-        for name in self._missing() - before:
+        for name in self.missing() - before:
             self.exercised += 1
             if name in self._own or self.world.ailing(name):  # though the cut itself may cure it: a boot does
                 self._spare(name)
@@ -226,7 +230,7 @@ class HealthyLeftAlone(_Absent):
     def _closes_member(self, fact: Fact) -> bool:
         """In our name for the first time, and not a newcomer, which is examined whatever happens."""
         first = fact.kind == "cordon" and "was" not in fact.detail and not fact.detail["gate"]
-        return bool(first) and fact.node in self._missing()
+        return bool(first) and fact.node in self.missing()
 
     def _is_its_own(self, fact: Fact) -> bool:
         """It has something of its own now, or is another machine, which the cut has not reached."""
@@ -252,9 +256,6 @@ class HealthyLeftAlone(_Absent):
             words += ", and its provider said that it runs" if alive else ""
             may = (verb == "REBOOT" and not alive) or self._given.covers(case_of(fact), verb, fact.node)
             self.expect(may, fact, words)
-
-    def _missing(self) -> set[str]:
-        return {name for name, until in self.away.items() if until == float("inf")}
 
     def _spare(self, name: str) -> None:
         self.away.pop(name, None)
