@@ -123,6 +123,15 @@ def test_a_record_about_them_that_somebody_moves_does_not_leave_those_to_people_
     assert [notice for notice in about_it(shift) if "left to people" in notice.title] == []
 
 
+def test_it_begins_for_people_when_they_are_many_and_not_when_the_first_of_them_went_away_alone() -> None:
+    """Eight minutes after it had begun they read that three nodes had been away for an hour (seed 1240)."""
+    shift = go(a_shift(), NAMES[0], machine="running").passes(HOUR - 5 * MINUTE)
+    told = [n.title for n in about_it(go(shift, *NAMES[1:3]).passes(50 * MINUTE))]
+    assert told == ["3 nodes are away together"]
+    told = [n.title for n in about_it(shift.passes(15 * MINUTE))]
+    assert told[1:] == ["3 nodes have been away for an hour"]
+
+
 def test_who_goes_away_beside_those_that_people_look_after_is_one_of_many() -> None:
     shift = go(a_shift(), *NAMES[:5]).passes(HOUR)
     orders(shift, "abort")

@@ -260,10 +260,10 @@ class Absences:
         assert case.absence is not None
         absence = replace(case.absence, boots=self._boots("", [a.node for a in away]))
         case = replace(case, absence=absence)
-        if story is not None and stories.goes_on(story, record.past, self._let_go, absence.since):
+        if story is not None and stories.goes_on(story, record.past, self._let_go, absence.wave):
             case, story = self._with_news(case, absence, stories.again(story, absence.count), away, now)
         else:
-            case, story = self._telling_began(case, now), stories.Story(absence.since, most=absence.most)
+            case, story = self._telling_began(case, now), stories.Story(absence.wave, most=absence.most)
         story = replace(story, opened=now.watch)
         self._memory, self._told = replace(self._memory, missed=None), story
         # by itself, before the case: whoever deletes that does not take its number

@@ -22,7 +22,7 @@ UNTOLD = -1  # people know that it began, and nothing more
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    began: float  # watch time at which the first was missed
+    began: float  # watch time at which those went away who made them many
     times: int = 1  # that they went away
     most: int = 0  # away at its worst
     day: int = UNTOLD  # the last day of it that people were told of; 0: after an hour, or when it had come back twice
@@ -51,7 +51,7 @@ def of_old(absence: Absence) -> Story:
 
 
 def goes_on(story: Story | None, past: Sequence[Past], let_go: float, since: float) -> bool:
-    """Do those who went away then go on with it? Not if no case of it has ended: then nobody heard that it began. Nor
+    """Do those whose going made them many then go on with it? Not if no case of it has ended: then nobody heard that it began. Nor
     if people closed it: they look after those whom they know of, and these are others (seed 811)."""
     ended = ended_at(past, let_go)
     return story is not None and ended >= story.began and since - ended <= SAME_S and not _is_closed(past, ended)

@@ -39,8 +39,8 @@ WORD = re.compile(r"[^\s,:()]+")
 
 @dataclass(slots=True)
 class Incident:
-    """Nodes that are away together, as docs/cases.md says: one incident until for an hour nobody has been away with many
-    by the world's cuts, or until people close it. What no cut has made is over an hour after its first word."""
+    """Nodes that are away together, as docs/cases.md says: one incident until nobody has been away with many for an
+    hour, by the world's cuts, or until people close it. What no cut has made is over an hour after its first word."""
 
     began: float = float("-inf")
     last: float = float("-inf")  # when nodes were last away together
