@@ -308,6 +308,24 @@ def test_where_hands_are_off_an_owner_hears_of_the_pause_and_not_of_the_ranks(sc
     assert bool(complaints(ward, "OwnersTold")) == complained
 
 
+@pytest.mark.parametrize(("later_s", "complained"), [(60.0, False), (600.0, True)])
+def test_an_owner_hears_of_the_ranks_soon_after_a_pause_is_over(later_s: float, complained: bool) -> None:
+    """Not in the same second: nothing had moved for eight minutes while it lasted (seed 50004119)."""
+    ward = unwatched()
+    ward.submit("llama", names(0, 4), managed=True)
+    leads = SimpleNamespace(led_since=0.0, first_led=0.0, controller=None, next_turn=float("inf"), wake=lambda: None)
+    ward.run.brains.append(leads)  # type: ignore[arg-type]
+    pauses(ward, "fleet")
+    ward.world.note("orphans", "", job="llama", attempt=1, nodes=NODE, writes=True)
+    ward.judge.look()
+    ward.passes(500.0)
+    ward.run.store.lose(Pause, "fleet")
+    ward.judge.look(anyway=True)
+    ward.passes(later_s)
+    ward.judge.look(anyway=True)
+    assert bool(complaints(ward, "OwnersTold")) is complained
+
+
 @pytest.mark.parametrize(
     ("record", "complained"),
     [(Ledger(), False), (a_recovery(RecoveryPhase.STOPPING, job="llama"), False),

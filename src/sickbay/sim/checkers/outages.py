@@ -314,6 +314,7 @@ class OwnersTold(Checker):
         super().__init__(judge)
         self._waits: dict[tuple[str, int], float] = {}  # job, attempt -> since when its ranks are out of reach
         self._undone = float("-inf")  # when we could last do nothing
+        self._off = set[str]()  # what hands were off at the last look
 
     def fact(self, fact: Fact) -> None:
         job = str(fact.detail.get("job", ""))
@@ -346,8 +347,9 @@ class OwnersTold(Checker):
         led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
         if self.world.services.is_away("api") or not led:
             self._undone = self.world.now
-        paused = self._paused() if self._waits else set()
-        self._waits.update((key, self.world.now) for key in self._waits if paused & self._scopes(key[0]))
+        before, self._off = self._off, self._paused() if self._waits else set()
+        off = before | self._off  # one that is over was not until now: nothing may have moved in between
+        self._waits.update((key, self.world.now) for key in self._waits if off & self._scopes(key[0]))
         since = max(self._undone, *led) if led else self._undone
         for (job, attempt), at in [*self._waits.items()]:
             if self.world.now - max(at, since) > TOLD_S:
