@@ -319,7 +319,7 @@ def test_an_owner_hears_of_the_ranks_soon_after_a_pause_is_over(later_s: float, 
     ward.world.note("orphans", "", job="llama", attempt=1, nodes=NODE, writes=True)
     ward.judge.look()
     ward.passes(500.0)
-    ward.run.store.lose(Pause, "fleet")
+    ward.run.store.delete(Pause, "fleet")
     ward.judge.look(anyway=True)
     ward.passes(later_s)
     ward.judge.look(anyway=True)
