@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sickbay.model import Case, Command, Failed, Ledger, NodeRecord, Notice, Pause, Phase, Verb
+import pytest
+
+from sickbay.model import Action, Case, Command, Failed, Ledger, NodeRecord, Notice, Outcome, Pause, Phase, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
 from tests.builders import a_finding, a_node, a_policy
@@ -38,6 +40,15 @@ def treated(shift: Shift) -> set[str]:
 
 def orders(shift: Shift, verb: str, /, **args: str) -> None:
     shift.store.create(Command(f"{verb}-1", verb, "absence.1", "anna", "I looked", 0.0, args))
+
+
+def sent(shift: Shift) -> list[Verb]:
+    """Each treatment that was asked for, in order."""
+    return list(dict.fromkeys(a.verb for a in shift.door.asked if a.verb in TREATED and a.call))
+
+
+def fails(_: Action) -> Outcome:
+    return Failed("nobody answers")
 
 
 def about_it(shift: Shift) -> list[Notice]:
@@ -281,7 +292,7 @@ def test_what_an_agent_sees_elsewhere_is_treated_while_many_are_away() -> None:
     assert {a.place.node for a in shift.passes(HOUR).door.called(Verb.CORDON)} == {NAMES[19]}
 
 
-def test_who_is_excused_by_a_treatment_of_its_own_is_one_of_many_as_soon_as_that_has_ended() -> None:
+def test_a_successor_of_which_nobody_has_heard_is_not_closed_while_it_is_away_with_many_others() -> None:
     """A successor was closed beside all the others, in the pass in which the case of its predecessor ended (seed
     50001073): nobody had heard of the exchange before, for a person held that case."""
     shift = a_shift(max_out=Limit(), max_out_fleet=Limit())
@@ -294,21 +305,23 @@ def test_who_is_excused_by_a_treatment_of_its_own_is_one_of_many_as_soon_as_that
     )
     go(shift.passes(MINUTE), *NAMES[:5]).passes(HOUR)
     shift.store.create(Command("unhold-1", "unhold", f"{NAMES[0]}.1", "anna", "go on", 0.0))
-    shift.passes(MINUTE)
-    assert shift.case(NAMES[0]) is None
+    shift.passes(HOUR)
     assert [a.key.partition("/")[0] for a in shift.door.called(Verb.CORDON)] == ["n00.1"]
+    return_(shift, *NAMES[:5]).passes(MINUTE)
+    assert shift.case(NAMES[0]) is None
 
 
-def test_whose_treatment_has_failed_while_many_are_away_gets_no_stronger_one_before_it_is_back() -> None:
-    """In the pass in which that was heard it was excused by it still, and was power cycled and given back at once."""
+@pytest.mark.parametrize("answer", [busy, fails], ids=["nobody hears of it", "it fails"])
+def test_whose_treatment_was_under_way_when_many_went_away_gets_no_stronger_one_before_it_is_back(answer: Any) -> None:
+    """It was power cycled and given back, one after the other, for a network that all were without."""
     shift = a_shift(max_out=Limit(), max_out_fleet=Limit())
     shift.door.says[Verb.REBOOT] = busy
     shift.door.shows(NAMES[0], findings=(a_finding("xid.79", node=NAMES[0]),))
     go(shift.passes(10 * MINUTE), *NAMES[:5]).passes(10 * MINUTE)
-    for verb in TREATED:
-        shift.door.says[verb] = lambda _: Failed("the network of its rack does not answer")
+    shift.door.says = dict.fromkeys(TREATED, answer)
     shift.passes(5 * HOUR)
-    assert [a.verb for a in shift.door.asked if a.verb in TREATED and a.call] == [Verb.REBOOT]
+    assert sent(shift) == [Verb.REBOOT]
+    shift.door.says = {Verb.REBOOT: fails}
     return_(shift, *NAMES[:5]).passes(HOUR)
     assert treated(shift) == {NAMES[0]}
-    assert len(shift.door.called(Verb.POWER_CYCLE)) == 1  # it was sick before, and is
+    assert sent(shift)[:2] == [Verb.REBOOT, Verb.POWER_CYCLE]  # it was sick before, and is

@@ -89,16 +89,6 @@ class Absences:
         in_vain = one_by_one.forbids(case, self._records.ledger, now.watch, limits)
         return core.too_soon(case, since, now.watch, limits) or in_vain
 
-    def note_move(self, before: Case | None, after: Case | None, now: Now) -> None:
-        """Of a node's own case; `after`: None if it has ended. A treatment that excused its node is over, and the node
-        may be one of many by now. That is known before anything else is decided about it in this very pass: one whose
-        reboot had failed got a power cycle, and a successor was closed beside all others (seed 50001073)."""
-        node = self._view.nodes.get(before.node) if before is not None else None
-        if node is None or node.name not in self._view.away:
-            return
-        if core.excuse(node, before) and not core.excuse(node, after):
-            self.look(now)
-
     def note_end(self, case: Case, now: Now) -> None:
         """Of a node's own case."""
         before = self._records.ledger
@@ -239,9 +229,9 @@ class Absences:
             seen, known = self._absentees.get(name, (None, None))
             if plain and case is None and seen is node and known and known.since == since and not known.alone:
                 found.append(known)  # as in the pass before: hundreds may be away for hours
-            elif not core.excuse(node, case) and not core.is_known_dead(case, now.watch):
+            elif not core.excuse(node, None) and not core.is_known_dead(case, now.watch):
                 alone = core.is_alone(since, ledger) or self._is_left(since, now)
-                absentee = core.Absentee(name, since, core.keys_of(node), core.is_held(node), alone)
+                absentee = core.Absentee(name, since, core.keys_of(node), core.is_held(node, case), alone)
                 self._absentees[name] = (node, absentee)
                 found.append(absentee)
         return found

@@ -298,7 +298,6 @@ class Desk(Asking):
             for job in node.jobs if node else ():
                 self._view.touch_job(job)
         self._owe("node", case.node, case.notices)
-        self._absences.note_move(before, None if d.ended else case, now)
         if d.ended and case.absence is not None:
             self._absences.ended(case, now)
         elif d.ended:

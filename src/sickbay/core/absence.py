@@ -85,14 +85,20 @@ def excuse(node: Node, case: Case | None) -> str:
         return node.leaving
     if node.machine in DEAD:
         return f"its provider calls it {node.machine}"
-    if case is not None and _by_our_doing(case) and not is_only_evidence(case):
+    if case is not None and _is_treated(case):
         return f"it is being treated in {case.id}"
     return ""
 
 
-def is_held(node: Node) -> bool:
-    """Somebody else has closed it: its absence makes nothing many. Where many others are away it is away with them."""
-    return bool(node.others)
+def is_held(node: Node, case: Case | None = None) -> bool:
+    """Somebody else has closed it, or a treatment of ours took it away: its absence makes nothing many. Where many
+    others are away it is away with them. What came of a treatment is not heard from there: one whose reboot was under
+    way when all went away was power cycled and given back, for each ran out of time."""
+    return bool(node.others) or (case is not None and _is_treated(case))
+
+
+def _is_treated(case: Case) -> bool:
+    return _by_our_doing(case) and not is_only_evidence(case)
 
 
 def _by_our_doing(case: Case) -> bool:
