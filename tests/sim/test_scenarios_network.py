@@ -301,6 +301,21 @@ def test_an_attempt_whose_nodes_went_away_with_many_is_not_counted_though_people
     assert bool(given_up(w)) is alone
 
 
+@pytest.mark.parametrize(("again", "counted"), [(1, True), (8, False)])
+def test_an_attempt_whose_node_goes_away_alone_when_all_of_many_were_back_is_counted(again: int, counted: bool) -> None:
+    """Seed 50000304: it was not, and the job was restarted beyond its limit. With many again it is not."""
+    w = Ward(32, policy=Policy(max_verb="REPLACE", approval=()), jobs=JobPolicy(barren_limit=1), rack_size=8)
+    w.passes(200.0)
+    w.world.network.cut(names(0, 8), "both", for_s=300.0)
+    w.passes(400.0)
+    assert absence_of(w)
+    w.submit(nodes=names(6, 4))
+    w.passes(240.0)  # it has begun, and not saved yet
+    w.world.network.cut(names(7, again), "power", for_s=HOUR)
+    w.passes(HOUR)
+    assert bool(given_up(w)) is counted
+
+
 def test_an_attempt_that_lost_its_power_with_many_is_not_counted_though_the_next_began_before_that_was_known() -> None:
     """Seed 50001607: it was restarted on spares after two seconds, and given up for its first failure of its own."""
     jobs = JobPolicy(barren_limit=2)

@@ -41,9 +41,10 @@ def away_with_many(view: View, r: Recovery, away: Mapping[str, float], ledger: L
     them does not answer. One without power is away like any other, though no rank can hide there. That people have
     decided meanwhile what becomes of these nodes changes nothing of why they went (seed 1849)."""
     many = view.cases.get(absence.NAME)
+    lot = many.value.absence if many is not None else None
     missed = [since for name, since in away.items() if _is_missed(view, name)]
     ended = [since for since in missed if core.may_have_ended(r, since)]
-    if many is not None and ended:
+    if many is not None and any(lot is None or not absence.is_after(lot, since) for since in ended):
         return f"its nodes are away together with many others ({many.value.id})"
     if any(absence.was_decided(since, ledger) for since in ended):
         return "its nodes went away together with many others, whose case is closed by now"

@@ -351,6 +351,12 @@ def _were_all_back(absence: Absence) -> bool:
     return absence.fewest == 0 and (absence.returned is not None or absence.left > 0)
 
 
+def is_after(absence: Absence, since: float) -> bool:
+    """Did a node go away when all of these were back, and not with many again? Then it is no one of them. Of a record
+    that does not say when they returned nobody knows."""
+    return absence.fewest == 0 and absence.returned is not None and since > absence.returned
+
+
 def _wider(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return FLEET if new == FLEET else tuple(sorted({*old, *new}))
 
