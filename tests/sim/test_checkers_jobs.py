@@ -95,6 +95,27 @@ def test_an_attempt_without_a_step_whose_sick_node_is_mended_before_the_next_one
     assert bool(complaints(ward, "HealthyJobsRun")) is not mended
 
 
+@pytest.mark.parametrize(
+    ("cut", "what", "for_s", "complained"),
+    [(3, "power", HOUR, False), (2, "power", HOUR, True), (3, "control", 60.0, True), (3, "data", HOUR, True)],
+)
+def test_an_attempt_whose_machine_crashed_while_many_were_cut_off_is_not_barren(
+    cut: int, what: str, for_s: float, complained: bool
+) -> None:
+    """Seed 50001778. Who is cut off from the other ranks alone is not away."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=1))
+    job = ward.submit("llama", GANG)
+    ward.passes(300.0)  # nothing is saved yet
+    ward.world.network.cut(names(5, cut), what, for_s=for_s)
+    ward.passes(90.0)
+    ward.world.strike("host_crash", GANG[0], cure="reboot")
+    ward.passes(60.0)
+    assert job.phase is JobPhase.FAILED
+    ward.world.nodes[GANG[0]].ailments.clear()
+    again(ward, job, 2)
+    assert bool(complaints(ward, "HealthyJobsRun")) == complained
+
+
 @pytest.mark.parametrize(("off", "complained"), [(3, False), (2, True)])
 def test_an_attempt_whose_node_lost_its_power_with_many_others_is_not_barren(off: int, complained: bool) -> None:
     """One after the other, as breakers trip: the power of the first is back and it has not booted yet."""

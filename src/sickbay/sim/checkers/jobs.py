@@ -121,7 +121,8 @@ class HealthyJobsRun(Checker):
         steps = int(fact.detail["step"]) - self._attempt(fact, job).from_step
         by_drain = why.startswith("stopped by drain:")  # which may end it before anybody was told of its first steps
         began = steps > 0 and not (by_drain and steps * self.world.jobs[job].spec.step_s < TOLD_S)
-        (self._excused.add if shared or not began else self._excused.discard)(job)
+        excused = shared or not began or self._is_beside_many(why)
+        (self._excused.add if excused else self._excused.discard)(job)
         if why == f"{self._treated[0]} went down" and fact.t == self._treated[1]:
             ill = self.world.ailing(self._treated[0])
             words = f"{job} made steps on {self._treated[0]}, which had nothing wrong and was treated"
@@ -132,6 +133,13 @@ class HealthyJobsRun(Checker):
                 self.complain(fact, f"{job} was stopped by us, and another scheduler looks after it")
             stood = job in self._hurt or shared or self._never_began(fact, job) or self._is_stall(fact)
             self.expect(stood, fact, words)
+
+    def _is_beside_many(self, why: str) -> bool:
+        """A machine that crashes while many of the fleet are cut off is away as they are: nobody can tell it from one
+        more that the same thing has taken (seed 50001778)."""
+        limits, there = self.run.settings.controller, [n for n in self.world.nodes.values() if n.present]
+        many = max(limits.absent_nodes, limits.absent_share * len(there))
+        return why == "host_crash" and sum(bool(n.cuts) and not n.ready for n in there) >= many
 
     def _sick_nodes(self, job: str) -> set[str]:
         return {n for n in self.world.jobs[job].nodes if not self.world.truly_healthy(n, ("nvidia-smi",))}
