@@ -428,6 +428,31 @@ def test_a_second_absence_of_many_is_told_though_the_record_of_the_first_cannot_
     assert door.called(Verb.CORDON) == []
 
 
+def test_what_was_told_of_many_while_the_record_could_not_be_read_is_not_told_again_when_it_can_be(
+    store: SqliteStore, spoiler: Spoiler
+) -> None:
+    """Its case was kept in memory, was said to have been deleted, and was begun again (seed 496)."""
+    names = [f"n{n:02}" for n in range(20)]
+    door = Door(*(a_node(name) for name in names))
+    shift = Shift(door, store).passes(30.0)
+    _show(door, names[:5], ready=False)
+    shift.passes(600.0)
+    _show(door, names[:5], ready=True)
+    shift.passes(2 * 3_600.0)
+    record = store.get(NodeRecord, "absence")
+    assert record is not None
+    spoiler.spoil(record.value)
+    shift.passes(60.0)
+    _show(door, names[8:14], ready=False)
+    told = [note.key for note in shift.passes(1_200.0).pager.told if "absence" in note.case]
+    assert told == ["absence.1/began", "absence.1/over", "absence.2/began"]
+    spoiler.mend(record.value)
+    case = shift.passes(600.0).case("absence")
+    assert [note.key for note in shift.pager.told if "absence" in note.case] == told
+    assert case is not None
+    assert store.get(Case, "absence.2") is not None
+
+
 def _show(door: Door, names: Sequence[str], *, ready: bool) -> None:
     for name in names:
         door.shows(name, ready=ready)

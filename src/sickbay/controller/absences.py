@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sickbay.controller.asking import Unsaid
 from sickbay.controller.heartbeats import Heartbeats
-from sickbay.controller.records import Records
+from sickbay.controller.records import UNWRITTEN, Records
 from sickbay.controller.view import View
 from sickbay.core import absence as core
 from sickbay.core import absence_memory as memories
@@ -50,6 +50,7 @@ class Absences:
         self._absentees: dict[str, tuple[Node, core.Absentee]] = {}  # as they were made last, and of which view
         self._told: stories.Story | None = None  # where its record cannot be read
         self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
+        self._kept: Case | None = None  # its case, where that cannot be written
         self.over = ""  # why its case has ended by itself, until that is written
         self.due: float | None = None  # watch time of the next look that time alone makes necessary
 
@@ -130,6 +131,7 @@ class Absences:
     def look(self, now: Now) -> None:
         """Count who is away; open, widen or end the one case about them."""
         self._remember()
+        self._take_up()
         if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
             self._let_people_have_it(deleted.id, now)
         case = self._case()
@@ -329,11 +331,29 @@ class Absences:
         one = self._view.off.nodes.get(core.NAME)
         return f"{one.name} in {one.where}" if one is not None else ""
 
+    def _take_up(self) -> None:
+        """It can be written again: people know of this case, and were told of its nodes anew in another (seed 496)."""
+        stored, kept = self._view.cases.get(core.NAME), self._kept
+        if self._unkept():
+            self._kept = self._case()
+        elif stored is not None:
+            self._kept = kept if stored.version == UNWRITTEN else None  # until it is
+        elif kept is not None and self._told is not None:
+            self._kept = kept if self._is_written_at_last(kept, self._told) else None
+
+    def _is_written_at_last(self, kept: Case, story: stories.Story) -> bool:
+        record, number = self._record(), rebuild.numbers((kept.id,))[core.NAME]
+        if self._records.last_ended(core.NAME) >= number:  # whoever wrote what could not be read has used that up
+            return False
+        self._records.put_record(stories.written(replace(record, last_n=max(record.last_n, number)), story))
+        self._records.put_case(replace(kept, record=None), False, ())
+        return True
+
     def _drop(self, case: Case, now: Now) -> None:
         """Nobody decides about a case that cannot be written: without this it would never end, and who went away next
         would be counted in it without a word."""
         self._view.cases.pop(core.NAME, None)
-        self._let_go = now.watch
+        self._let_go, self._kept = now.watch, None
         self.ended(case, now)
 
     def _let_people_have_it(self, case: str, now: Now) -> None:

@@ -51,8 +51,8 @@ def of_old(absence: Absence) -> Story:
 
 
 def goes_on(story: Story | None, past: Sequence[Past], let_go: float, since: float) -> bool:
-    """Do those whose going made them many then go on with it? Not if no case of it has ended: then nobody heard that it
-    began. Nor if people closed it: they look after those whom they know of, and these are others (seed 811)."""
+    """Do those go on with it whose going, then, made them many? Not if no case of it has ended: then nobody heard that
+    it began. Nor if people closed it: they look after those whom they know of, and these are others (seed 811)."""
     ended = ended_at(past, let_go)
     return story is not None and ended >= story.began and since - ended <= SAME_S and not _is_closed(past, ended)
 
