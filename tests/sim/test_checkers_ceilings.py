@@ -89,3 +89,23 @@ def test_work_is_stopped_for_what_can_wait_though_the_nodes_own_agent_said_it(
 
 def test_a_rung_that_is_on_no_ladder_of_what_the_agent_said() -> None:
     assert after(told("ecc-double-bit", "xid.48", "agent"), verb=Verb.POWER_CYCLE) == ["WithinCeilings"]
+
+
+@pytest.mark.parametrize(("same_parts", "complained"), [(True, False), (False, True)])
+def test_a_machine_is_given_back_for_a_gpu_that_is_said_to_have_been_sent_away(
+    same_parts: bool, complained: bool
+) -> None:
+    """By the world's truth: a GPU was condemned on the healthy machine that it had come with (seed 50001073)."""
+    ward = Ward(brains=0)
+    node = ward.world.nodes[NODE]
+    new = ward.world.treatments.new_instance(node, node.gpus if same_parts else None)
+    back = Diagnosis(
+        "condemned-part", Place(NODE), Severity.REPLACE, When.CHECKPOINT, 0.9, (), 0.0, "monitor.condemned-part",
+        "monitor", new.gpus[3].serial,
+    )  # fmt: skip
+    case: Case = a_case(Phase.REPAIRING, node=NODE, diagnoses=(back,))
+    ward.run.store.create(case)
+    ward.judge.look()
+    ward.world.treatments.begin(f"{case.id}/7", Verb.REPLACE, ward.world.nodes[NODE])
+    ward.judge.look()
+    assert ("WithinCeilings" in ward.judge.by) is complained

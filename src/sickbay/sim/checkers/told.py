@@ -16,6 +16,7 @@ from sickbay.sim.outsiders import SOURCES
 from sickbay.sim.world import Fact, World
 
 AGENT, MONITOR = "agent", "monitor."  # who reads the tools; codes of what only the controller can see
+BACK = "monitor.condemned-part"  # said of a GPU that was sent away
 ASKS_FOR_MORE = frozenset({"reset-required", "reboot-required"})  # the driver itself raises what another line says
 
 
@@ -23,10 +24,20 @@ class Told:
     def __init__(self, world: World) -> None:
         self._world = world
         self._outside: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)  # node -> (source, code) -> when
+        self._known = {gpu.serial for node in world.nodes.values() for gpu in node.gpus}  # GPUs that have served
+        self._back: set[str] = set()  # those that have come with a machine once more
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "outsider":
             self._outside[fact.node][str(fact.detail["source"]), str(fact.detail["code"])] = fact.t
+        if fact.kind == "joined":
+            self._came(str(fact.detail.get("serials", "")).split(","))
+        if fact.kind == "rejoined":
+            self._came([gpu.serial for gpu in self._world.nodes[fact.node].gpus])
+
+    def _came(self, serials: list[str]) -> None:
+        self._back.update(self._known.intersection(serials))
+        self._known.update(serials)
 
     def printed(self, node: str) -> Mapping[str, float]:
         """Code -> when the node's tools printed it last, to its agent or to who examined it."""
@@ -38,12 +49,15 @@ class Told:
 
     def is_said(self, d: Diagnosis, node: str) -> bool:
         """Has its source truly said so? What only the controller sees (a node that is away, a newcomer, a silent rank)
-        has codes of its own, which nobody else's word comes under."""
+        has codes of its own, which nobody else's word comes under. That a GPU is back which was sent away is true of
+        one that came with two machines, or twice: others were condemned on the machine they came with (50001073)."""
         name = node or d.place.node
         if d.source == AGENT:
             return d.code in self.printed(name)
         if d.source in SOURCES:
             return (d.source, d.code) in self._outside[name]
+        if d.code == BACK:
+            return d.part in self._back
         return d.code.startswith(MONITOR)
 
     def when(self, d: Diagnosis, node: str) -> When:
