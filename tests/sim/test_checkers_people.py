@@ -70,6 +70,22 @@ def test_something_begins_on_a_node_from_which_hands_are_off(what: str, scope: s
 
 
 @pytest.mark.parametrize(
+    ("said", "complained"),
+    [({"act": "pause", "until": "-"}, True), ({"act": "pause", "until": 60.0}, False), ({"act": "resume"}, False)],
+)
+def test_a_pause_is_in_force_until_a_person_ends_it_or_writes_one_with_an_end_over_it(
+    said: dict[str, str | float], complained: bool
+) -> None:
+    """The endless one came back with a restored store before anybody looked again."""
+    ward = unwatched()
+    pauses(ward, "pool:default")
+    ward.passes(1.0)
+    ward.world.note("person", "", scope="pool:default", **said)
+    closes(ward)
+    assert bool(complaints(ward, "PauseObeyed")) == complained
+
+
+@pytest.mark.parametrize(
     ("scope", "by", "complained"),
     [("pool:default", "llama#1.3", True), ("pool:default", "owner", False), ("node:node-0012", "llama#1.3", False)],
 )

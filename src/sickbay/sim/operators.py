@@ -73,7 +73,7 @@ def _pause(sky: Sky, scope: str) -> bool:
         sky.store.create(pause)
     else:
         sky.store.commit(pause, there.version, 0)
-    sky.world.note("person", _node_in(scope), act="pause", by=by, scope=scope, lasts=lasts or "-")
+    sky.world.note("person", _node_in(scope), act="pause", by=by, scope=scope, lasts=lasts or "-", until=until or "-")
     if until is None and lasts is not None:
         sky.world.after(lasts, lambda: _resume(sky.world, sky.store, scope))
     return True
