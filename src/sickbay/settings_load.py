@@ -119,13 +119,18 @@ def hasty(settings: Settings) -> list[str]:
 
 def unkept(settings: Settings) -> list[str]:
     """What is said to be kept and is not, in words."""
-    evidence = settings.evidence
-    if settings.platform != "kubernetes" or evidence.store != "folder" or evidence.claim:
-        return []
+    evidence, found = settings.evidence, list[str]()
+    if settings.platform == "simulated":
+        return found
+    if settings.store == "memory":
+        found.append("store is memory: every case, mark and limit is forgotten when the controller ends")
+    if evidence.store != "folder" or evidence.claim:
+        return found
     return [
+        *found,
         "evidence.store is folder and evidence.claim names no PersistentVolumeClaim: what is collected before a "
         "treatment lies in a volume of the controller's pod, and a rollout of the controller loses it. Name a claim "
-        "(evidence.claim of the chart) or set evidence.store to s3"
+        "(evidence.claim of the chart) or set evidence.store to s3",
     ]
 
 
@@ -209,6 +214,12 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
             "ingest.secret_file",
             f"not set, though ingest.listen is {settings.ingest.listen!r}",
             "name a file with one secret a line: tokens are made and checked with it",
+        )
+    if loop.listen and loop.listen == loop.probe_listen and not loop.listen.endswith(":0"):
+        yield (
+            "controller.probe_listen",
+            f"{loop.probe_listen!r}, which is controller.listen as well",
+            "two doors need two addresses: the probes are answered whatever happens at the other one",
         )
     if settings.evidence.store == "s3" and not settings.evidence.bucket:
         yield ("evidence.bucket", "not set, though evidence.store is s3", "name the bucket that archives go to")

@@ -47,6 +47,14 @@ def test_a_node_with_a_mark_that_has_no_record_is_listed_as_that(bay: Bay) -> No
     assert "carries our mark of gpu-2.1, of which there is no record: if it still stands in a minute" in said
 
 
+def test_what_remembers_the_cases_about_something_shared_is_no_node_and_a_paused_name_is_not_called_well(
+    bay: Bay,
+) -> None:
+    bay.put(NodeRecord("driver=580.105.08"), NodeRecord("absence"), Pause("node:gpu-77", "eve", "typo", 1.0))
+    rows = [json.loads(line) for line in bay.run("nodes", "--json").out.splitlines()]
+    assert [(row["node"], row["state"]) for row in rows] == [("gpu-77", "unknown")]
+
+
 def test_the_head_says_what_stops_the_whole_fleet(bay: Bay) -> None:
     bay.put(a_ledger(time.time(), breaker="5 cases escalated within an hour"), Pause("fleet", "eve", "power work", 1.0))
     bay.put(Pause("pool:old", "eve", "over", 1.0, until=2.0))

@@ -280,6 +280,23 @@ def test_an_approval_without_a_verb_is_for_what_needs_one() -> None:
     assert at(Phase.QUEUED).commands("approve").case.approved == (Verb.REPLACE,)
 
 
+@pytest.mark.parametrize("named", ["DRIAN", "REBOOTT", "REBOOT,REPLCE"])
+def test_an_approval_of_a_verb_that_there_is_not_approves_nothing(named: str) -> None:
+    """It was taken for what the case would do next: a mistyped DRAIN rebooted a node."""
+    bed = at(Phase.QUEUED).refuses().commands("approve", verb=named)
+    assert bed.case.approved == ()
+    assert bed.case.journal[-1].event == "REFUSED"
+    assert "is no verb" in bed.why
+
+
+def test_an_approval_without_a_verb_is_for_nothing_where_a_case_rests_with_a_person_for_another_reason() -> None:
+    bed = at(Phase.DRAINING).waits(86_400.0)
+    assert bed.phase is Phase.ESCALATED
+    bed.commands("approve")
+    assert bed.case.approved == ()
+    assert "name one of" in bed.why
+
+
 # --- what others do to the node ---------------------------------------------------------------------------------------
 
 

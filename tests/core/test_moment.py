@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sickbay.core.moment import how_long
-from sickbay.model import Phase
+from sickbay.core import reminders
+from sickbay.core.moment import how_long, moment
+from sickbay.model import Pause, Phase
 from tests.builders import a_policy
 from tests.core.bedside import Bedside
 
@@ -21,6 +22,14 @@ from tests.core.bedside import Bedside
 )  # fmt: skip
 def test_a_length_of_time_is_told_in_the_largest_unit_that_is_easy_to_read(seconds: float, words: str) -> None:
     assert how_long(seconds) == words
+
+
+@pytest.mark.parametrize("at", [1_795_065_523_835.0, 1e300, float("inf"), float("nan"), -1.0])
+def test_a_time_that_no_calendar_has_is_said_to_be_one_and_stops_nobody(at: float) -> None:
+    """Somebody paused a node until a number of milliseconds: no node of the fleet was treated any more."""
+    assert moment(at).startswith("a time that no calendar has")
+    until = Pause("node:n9", "ann", "typo", since=0.0, until=at)
+    assert reminders.due([until], [], {}, 1_790_000_000.0) is not None
 
 
 def test_a_case_that_waited_for_a_day_says_a_day_and_not_so_many_minutes() -> None:

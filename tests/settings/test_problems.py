@@ -80,6 +80,10 @@ def test_problems_are_also_a_config_error_with_its_parts() -> None:
         ('platform = "nomad"', "one of simulated, kubernetes"),
         ("cluster = 3", 'write text in quotes, "like this"'),
         ('[notify]\nwebhook_url = "chat"', 'an address such as "https://'),
+        (
+            '[controller]\nlisten = "0.0.0.0:9464"\nprobe_listen = "0.0.0.0:9464"',
+            "which is controller.listen as well; two doors need two addresses",
+        ),
         ("[controller]\nperiod_s = 100", "is shorter than controller.period_s (100); "),
         ("[agent]\ncheck_interval_s = 3600", "every node would count as unseen between cycles"),
     ],

@@ -79,6 +79,24 @@ def test_who_rests_with_a_person_was_told_of_with_a_command_that_ends_it(body: s
     assert any("by which command" in words for words in said) is complained
 
 
+@pytest.mark.parametrize(("named", "complained"), [(f"{NODE}.1", False), ("node-0009.1", True)])
+def test_who_rests_once_more_for_what_people_were_told_of_many_was_told_of(named: str, complained: bool) -> None:
+    """One about many spells out three of them (seed 50000658)."""
+    ward = unwatched()
+    rows = "{} machines in a row came sick to pool default: another REPLACE would bring the next one"
+    body = f"Their cases: node-0002.1, {named}.\nnode-0002: {rows.format(3)}. sickbay case retry node-0002.1"
+    ward.run.mailbox.send(Notice("k", "urgent", "4 nodes came sick", body, "", 0.0))
+    ward.passes(600.0)
+    case = a_case(Phase.QUEUED, node=NODE, id=f"{NODE}.1")
+    version = ward.run.store.create(case)
+    ward.judge.look()
+    put = Entry(case.step + 1, "EXHAUSTED", 0.0, "sickbay", rows.format(6), "ESCALATED")
+    rests = replace(case, phase=Phase.ESCALATED, step=put.step, journal=(*case.journal, put))
+    ward.run.store.commit(rests, version, 1)
+    said = complaints(ward, "EveryStateHasAnExit", at_the_end=True)
+    assert any("no notice says so" in words for words in said) is complained
+
+
 @pytest.mark.parametrize(
     ("level", "title", "complained"),
     [

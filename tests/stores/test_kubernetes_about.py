@@ -52,6 +52,11 @@ def test_a_case_that_a_common_cause_freezes_does_not_say_that_it_waits_for_the_e
     assert body(frozen, 1).shown["waiting"] == "the end of a pause"
 
 
+def test_a_case_that_is_over_waits_for_nothing() -> None:
+    ended = replace(a_case("gpu-7.3"), paused=True, phase=Phase.DISMISSED)
+    assert "waiting" not in body(ended, 1).shown
+
+
 def test_a_recovery_that_waits_for_an_answer_says_for_which() -> None:
     asked = Action("llama/4", Verb.STOP_JOB, Place(""), nodes=("n1", "n2"))
     assert "waits for STOP_JOB to answer" in about(waiting(refusal="", pending=asked))

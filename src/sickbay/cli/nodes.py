@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from sickbay.cli.sitting import ConfigOption, JsonOption, Sitting, StoreOption, say, sit_down
 from sickbay.cli.words import moment, plain, print_json, print_table, span
-from sickbay.core import quiet, suspicion
+from sickbay.core import absence, quiet, suspicion
 from sickbay.model import Case, NodeRecord, Pause
 from sickbay.ports import Unread
 
 UNREADABLE = "unreadable"  # the state of what nobody can read, and so nobody touches
 UNATTENDED = "unattended"  # of what the controller leaves alone, for it met an error of its own
 
+UNKNOWN = "unknown"  # somebody has paused it; there is no record of such a node
 STRAY = "stray"  # it carries a mark of ours, and nobody has a record of that case
 
 
@@ -36,7 +37,8 @@ def rows(sitting: Sitting) -> list[dict[str, object]]:
     unread, alone = unread_nodes(sitting), unattended_nodes(sitting)
     ledger = sitting.ledger()
     strays = {node: mark for node, mark in ledger.strays.items() if node not in cases} if ledger else {}
-    names = sorted(records.keys() | cases.keys() | paused.keys() | unread.keys() | alone.keys() | strays.keys())
+    known = {name for name in records if not _is_no_node(name)}
+    names = sorted(known | cases.keys() | paused.keys() | unread.keys() | alone.keys() | strays.keys())
     rows = [_row(name, records.get(name), cases.get(name), paused.get(name), unread.get(name)) for name in names]
     for row in rows:
         record = records.get(str(row["node"]))
@@ -49,6 +51,11 @@ def rows(sitting: Sitting) -> list[dict[str, object]]:
         if row["unattended"] and not row["unreadable"]:
             row["state"] = UNATTENDED
     return rows
+
+
+def _is_no_node(name: str) -> bool:
+    """What remembers the numbers of cases about something that many share."""
+    return name == absence.NAME or "=" in name
 
 
 def _quiet_until(sitting: Sitting, record: NodeRecord | None) -> float | None:
@@ -97,6 +104,8 @@ def _row(
 
 def _standing(record: NodeRecord | None) -> str:
     """In one word, without an open case: is anything held against it?"""
+    if record is None:
+        return UNKNOWN
     if record and any(doubt.strikes for doubt in record.doubts):
         return "suspect"
     return "latched" if record and record.latched else "well"

@@ -32,7 +32,8 @@ def tell(sitting: Sitting, name: str) -> list[str]:
     lines = unread + (_job(sitting, name) or _node(sitting, name) or _case(sitting, name))
     if not lines:
         known = nearest(name, sitting.names(), "`sickbay nodes` lists the nodes, `sickbay cases --all` the cases.")
-        raise UserError(f"Nothing is known of {plain(name)}. {known}")
+        none = "no case, no job, and no node that anybody ever complained about"
+        raise UserError(f"Nothing is known of {plain(name)}: {none}. {known}")
     return lines
 
 

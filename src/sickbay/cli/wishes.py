@@ -101,8 +101,12 @@ def _needs_rest(case: Case) -> str:
 
 
 def _abort_effect(case: Case) -> str:
+    if case.absence is not None:
+        return f"Case {case.id} ends, and the nodes that are away are left to you for a while."
     if case.factor:
-        return f"Case {case.id} ends, and what it was about is left to you for a while."
+        return (
+            f"Case {case.id} ends, and explains nothing any more: what is wrong with its nodes is each one's own again."
+        )
     if case.phase in UNTOUCHED:
         return f"Case {case.id} is dismissed; its node was not touched."
     return (
@@ -165,11 +169,10 @@ def to_approve(case: Case, approval: Collection[str], wanted: str) -> Verb:
     """What a person's approval is for: the verb named, or the first one ahead that waits for a person."""
     if case.absence is not None and (wanted.upper() or Verb.REPLACE) == Verb.REPLACE:
         return Verb.REPLACE
-    if not wanted and consent.waited_in_vain(case) and (asked := consent.asked(case)) is not None:
-        return asked
     ahead = plan.ahead(case)
     words = ", ".join(verb.value for verb in ahead) or "nothing"
-    chosen = [v for v in ahead if v.value == wanted.upper()] if wanted else plan.needs_approval(case, approval)
+    waiting = consent.meant(case, plan.needs_approval(case, approval))
+    chosen = [v for v in ahead if v.value == wanted.upper()] if wanted else waiting
     if not chosen and wanted:
         raise UserError(f"{plain(wanted)} is not ahead in case {case.id}; ahead: {words}.")
     if not chosen:

@@ -52,6 +52,16 @@ def takes_up(case: Case, verbs: Sequence[Verb]) -> bool:
     return wanted in verbs if wanted is not None else any(verb in TREATMENTS for verb in verbs)
 
 
+def meant(case: Case, waiting: Sequence[Verb]) -> list[Verb]:
+    """What an approval that names no verb is for: what a case at rest was asked for, else the next of those that wait
+    for a word. Nothing where a case rests with a person for another reason: it took REPLACE for what he meant."""
+    wanted = asked(case) if waited_in_vain(case) else None
+    if wanted is not None:
+        return [wanted]
+    rests = case.phase is Phase.ESCALATED and case.absence is None and not waited_in_vain(case)
+    return [] if rests else list(waiting[:1])
+
+
 def is_taken_up(case: Case) -> bool:
     """It was approved while it rested with a person."""
     if case.phase is not Phase.ESCALATED:

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+ENDS = 253_402_300_800.0  # the year 10000, where calendars end
+
 
 def moment(at: float) -> str:
+    """Whatever anybody wrote: a pause `until` a number of milliseconds kept a whole fleet from being treated."""
+    if not 0.0 <= at < ENDS:
+        return f"a time that no calendar has ({at:g})"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from sickbay.core import comebacks, consent, machine, plan, steps, suspicion
 from sickbay.core.frozen import replace
 from sickbay.core.turn import Turn
-from sickbay.model import Case, Command, Event, Verb
+from sickbay.model import Case, Command, Event, Phase, Verb
 
 REFUSED = "REFUSED"  # in a journal: a command that nobody knows
 
@@ -60,10 +60,12 @@ def _note(turn: Turn, case: Case, command: Command, why: str = "", event: str = 
 
 
 def _approve(turn: Turn, case: Case, command: Command) -> Case:
-    named = [Verb(v) for v in command.args.get("verb", "").split(",") if v in Verb.__members__]
-    verbs = named or _meant(turn, case)
+    named = [word.strip().upper() for word in command.args.get("verb", "").split(",") if word.strip()]
+    if unknown := [word[:64] for word in named if word not in Verb.__members__]:
+        return _note(turn, case, command, f"nothing is approved: {', '.join(map(repr, unknown))} is no verb", REFUSED)
+    verbs = [Verb(word) for word in named] or _meant(turn, case)
     if not verbs:
-        return _note(turn, case, command, "nothing ahead of it waits for approval")
+        return _note(turn, case, command, _nothing_meant(case))
     if why := consent.in_vain(case, verbs):
         return _note(turn, case, command, f"nothing is approved: the case {why}")
     tail = consent.TAKEN_UP if consent.takes_up(case, verbs) else consent.but(case, verbs)
@@ -77,8 +79,13 @@ def _approve(turn: Turn, case: Case, command: Command) -> Case:
 
 def _meant(turn: Turn, case: Case) -> list[Verb]:
     """Where no verb is named: what a case at rest was asked for, else the next that needs a word."""
-    wanted = consent.asked(case) if consent.waited_in_vain(case) else None
-    return [wanted] if wanted is not None else plan.needs_approval(case, turn.ctx.policy.approval)[:1]
+    return consent.meant(case, plan.needs_approval(case, turn.ctx.policy.approval))
+
+
+def _nothing_meant(case: Case) -> str:
+    if case.phase is Phase.ESCALATED and (ahead := plan.ahead(case)):
+        return f"nothing is approved: it rests with a person and asked for nothing; name one of {', '.join(ahead)}"
+    return "nothing ahead of it waits for approval"
 
 
 def _may_evict(case: Case, verbs: Sequence[Verb]) -> Case:

@@ -283,7 +283,7 @@ def _some_job(sky: Sky) -> str:
 
 
 def deletes_recovery(sky: Sky) -> bool:
-    """`kubectl delete recovery`: most often of a job that does not run."""
+    """`kubectl delete jobrecovery`: most often of a job that does not run."""
     known = sorted((r.value for r in sky.store.list(Recovery)), key=lambda r: r.job)
     down = [r for r in known if r.phase is not RecoveryPhase.RUNNING]
     if not known or not _reaches(sky):

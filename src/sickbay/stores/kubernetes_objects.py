@@ -21,12 +21,13 @@ from sickbay.errors import Unreadable
 from sickbay.kube import names
 from sickbay.kube.names import GROUP, VERSION
 from sickbay.kube.objects import Meta, Shape
-from sickbay.model import RECOVERY_WORDS, Case, Command, Ledger, NodeRecord, Part, Pause, Recovery
+from sickbay.model import RECOVERY_WORDS, Case, Command, Ledger, NodeRecord, Part, Pause, Phase, Recovery
 from sickbay.ports import Stored, Unread, Value
 from sickbay.stores import records
 
 ENDED, CONSUMED, NODE = f"{GROUP}/ended", f"{GROUP}/consumed", f"{GROUP}/node"  # labels
 LONGEST_LABEL, LONGEST_SHOWN = 63, 200
+OVER = frozenset({Phase.RESOLVED, Phase.DISMISSED, Phase.DEFERRED})
 MOST_ABOUT = 8  # newest lines of a journal
 MOST_CONSUMED = 64  # ids of commands that one object carries until they are deleted
 
@@ -262,6 +263,8 @@ def _steps(recovery: Recovery) -> str:
 
 
 def _awaited(case: Case) -> str:
+    if case.phase in OVER:
+        return ""
     if case.held:
         return "a person: held"
     if case.paused:

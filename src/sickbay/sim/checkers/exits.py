@@ -89,9 +89,9 @@ class EveryStateHasAnExit(Checker):
         """Since it rests; or before, in the same words, where nobody but us had it in hand in between."""
         notices = self.run.mailbox.notices
         since = notices[0 if case.absence else self._rests.get(case.id, 0) :]
-        told = [notice for notice in since if notice.case == case.id or _is_one_of_many(notice, case.id)]
+        told = [notice for notice in since if _is_about(notice, case.id)]
         why = _rests_why(case)
-        told = told or [notice for notice in notices if why and notice.case == case.id and why in notice.body]
+        told = told or [n for n in notices if why and _is_about(n, case.id) and _gist(why, n) in n.body]
         known = bool(told) or (case.absence is not None and self._goes_on())
         self.expect(known, None, f"{case.id} rests with a person, and no notice says so", "rest")
         ended = any(_says(notice, case.id) for notice in told) or not told
@@ -193,8 +193,14 @@ class EveryStateHasAnExit(Checker):
             self.expect(told, None, f"{recovery.job} waits for capacity and nobody was told that it does", "job")
 
 
-def _is_one_of_many(notice: Notice, case: str) -> bool:
-    return not notice.case and case in re.findall(r"[\w.=-]+\.\d+", notice.body)
+def _is_about(notice: Notice, case: str) -> bool:
+    """About it alone, or about many of which it is one."""
+    return notice.case == case or (not notice.case and case in re.findall(r"[\w.=-]+\.\d+", notice.body))
+
+
+def _gist(why: str, notice: Notice) -> str:
+    """One about many tells three of them in full: the sixth machine in a row rests for what the third does."""
+    return why if notice.case else why.lstrip("0123456789").partition(":")[0]
 
 
 def _rests_why(case: Case) -> str:
