@@ -612,6 +612,13 @@ def test_a_restart_that_dies_when_it_has_told_a_step_has_begun_and_nobody_is_tol
     assert (r.phase, r.cost) == (P.WAITING_FOR_CAPACITY, Cost.ONE)
 
 
+def test_where_the_scheduler_had_another_node_for_an_attempt_its_story_says_so() -> None:
+    r = after(restarting(nodes=("n1", "n9")), a_job(nodes=("n1", "n3"), attempt=2, step=84))
+    assert r.journal[-1].why == "attempt 2 made its first step, on n3 instead of n9"
+    r = after(restarting(nodes=("n1", "n9")), a_job(nodes=("n1", "n9"), attempt=2, step=84))
+    assert r.journal[-1].why == "attempt 2 made its first step"
+
+
 def test_a_restart_without_a_first_step_is_stopped() -> None:
     r = after(restarting(deadline=1_050.0), a_job(attempt=2, step=0))
     assert (r.phase, r.attempt) == (P.STOPPING, 2)

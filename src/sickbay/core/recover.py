@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, suspects, suspicion
 from sickbay.core.frozen import replace
 from sickbay.core.moment import moment
+from sickbay.core.naming import named
 from sickbay.core.recover_table import ENDS, E, JobEvent, P, deadline_of, renewed, step, was_passed_over
 from sickbay.core.turn import JobDecision, JobSlice, Now
 from sickbay.model import (
@@ -359,7 +360,7 @@ def _begins(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
         return (E.REFUSED, outcome.why), r
     if job.attempt >= wanted and job.phase in (JobPhase.RUNNING, *DEAD) and job.step > max(0, r.checkpoint_step):
         made = "made its first step" if job.step > 1 or job.checkpoints else "runs"
-        return (E.PROGRESSED, f"attempt {job.attempt} {made}"), _resumed(r, job, now)
+        return (E.PROGRESSED, f"attempt {job.attempt} {made}{_elsewhere(r, job)}"), _resumed(r, job, now)
     if job.attempt >= wanted and _we_stopped(job):
         return (E.TIMED_OUT, f"attempt {job.attempt} stood still and was stopped"), replace(r, attempt=job.attempt)
     if job.attempt >= wanted and job.phase in DEAD:
@@ -378,6 +379,12 @@ def _begins(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if _due(r, now):
         return (E.TIMED_OUT, "no first step in time"), replace(r, attempt=max(r.attempt, job.attempt))
     return None, r
+
+
+def _elsewhere(r: Recovery, job: Job) -> str:
+    """Its scheduler may have had another node for it than the one that was found."""
+    others, missing = sorted(set(job.nodes) - set(r.nodes)), sorted(set(r.nodes) - set(job.nodes))
+    return f", on {named(others)} instead of {named(missing)}" if others and missing else ""
 
 
 def _we_stopped(job: Job) -> bool:
