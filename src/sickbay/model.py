@@ -783,6 +783,7 @@ class Recovery:
     left_at: float | None = None  # watch time at which its owner was told that it is not brought back
     left_with: tuple[str, ...] = ()  # the cases that were named then
     pools: tuple[str, ...] = ()  # of its nodes, when they were last seen: they may all have other names by now
+    behind: float = -1.0  # watch time since when its job shows the number of an earlier attempt; -1: it does not
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class JobDesk(Asking):
         """A new leader has not watched yet: a stall is counted from now, never from somebody else's last look."""
         self._led_since = now.watch
         for job, stored in self._view.recoveries.items():
-            fresh = replace(stored.value, progressed=max(stored.value.progressed, now.watch))
+            fresh = replace(stored.value, progressed=max(stored.value.progressed, now.watch), behind=-1.0)
             self._view.recoveries[job] = replace(stored, value=fresh)
             self._say(job)
 
@@ -176,7 +176,7 @@ class JobDesk(Asking):
         if job is None:
             return {}
         absent = self._view.out_of_reach(job.nodes)
-        if recovery is not None and recovery.told_of == job.attempt:
+        if recovery is not None and recovery.told_of == max(job.attempt, recovery.attempt):
             known = self._view.nodes.keys() | self._view.gone
             there = recovery.hidden or job.nodes  # one that had left before is no longer on record (1370)
             absent = {**dict.fromkeys(n for n in job.nodes if n in there and n not in known), **absent}
@@ -366,6 +366,9 @@ class JobDesk(Asking):
             times = [t for t in (r.deadline, capacity.again_at(r), *late) if t > now.watch]
             return min(times, default=now.watch + 1.0)
         quiet = progress.most_quiet_s(r, self._view.jobs.get(r.job), self._settings.jobs)
+        believed = r.behind + progress.LATE_S
+        if now.watch < believed and r.behind >= 0:
+            return min(believed, max(r.progressed + quiet, now.watch + 1.0))
         return max(r.progressed + quiet, now.watch + 1.0)
 
     # -- pending actions and notices, for the loop
@@ -438,7 +441,8 @@ READS_LOGS = frozenset({RecoveryPhase.EXAMINING})
 BEFORE_THE_STOP = frozenset({RecoveryPhase.RUNNING, RecoveryPhase.STALLED, RecoveryPhase.STOPPING})
 
 
-IN_MEMORY = ("job_step", "progressed", "refusal", "entered")  # of a phase that goes on; a new one is told anyhow
+# Of a phase that goes on; a new one is told anyhow
+IN_MEMORY = ("job_step", "progressed", "refusal", "entered", "behind")
 _on_record = attrgetter(*(field.name for field in fields(Recovery) if field.name not in IN_MEMORY))
 
 

@@ -346,6 +346,16 @@ def waits(recovery: Recovery, why: str, at: float) -> Notice:
     return Notice(key, "warning", f"{recovery.job} waits for capacity", body, "", at)
 
 
+def renumbered(recovery: Recovery, shown: int, at: float) -> Notice:
+    job, attempt = recovery.job, recovery.attempt
+    body = (
+        f"Somebody has changed or removed the number of its attempt: {job} says that it is attempt {shown}, and it is "
+        f"attempt {attempt}. It is looked after as attempt {attempt}, and the next one will be attempt {attempt + 1}. "
+        "Nothing need be done; leave the number to Sickbay."
+    )
+    return Notice(f"{job}/{attempt}/shown-as-{shown}", "info", f"{job} has lost its number", body, "", at)
+
+
 def does_not_begin(recovery: Recovery, why: str, at: float) -> Notice:
     """Told once a day while it lasts: the day is in the key."""
     job = recovery.job

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, suspects, suspicion
+from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, renumbered, suspects, suspicion
 from sickbay.core.frozen import replace
 from sickbay.core.moment import moment
 from sickbay.core.naming import named
@@ -47,6 +47,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
+    s, recovery = renumbered.seen(s, recovery, now)
     recovery = arrivals.note(progress.note(recovery, s, now), s)
     if was_passed_over(recovery, now):  # that time is not counted
         recovery = replace(recovery, deadline=renewed(recovery, policy, now))
@@ -194,7 +195,7 @@ def _stalled(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if progress.has_moved(r, job):
         return (E.PROGRESSED, f"step {job.step} was made after all"), _alive(r, job, now)
-    if job.phase in DEAD:
+    if job.phase in DEAD and job.attempt >= r.attempt:
         return _running(s, r, policy, now)
     if job.phase is JobPhase.RUNNING and job.unread:
         return (E.UNSEEN, f"its progress cannot be read: {job.unread}"), _alive(r, job, now)

@@ -323,3 +323,21 @@ def test_a_job_that_another_controller_has_made_is_not_ours_to_stop(ground: Grou
     outcome = stop_job(ground.site, ground.stop(job))
     assert isinstance(outcome, Failed)
     assert "belongs to Workflow night, which would undo what we write" in outcome.why
+
+
+def test_a_job_whose_number_somebody_removed_is_restarted_under_one_that_no_attempt_has_had(ground: Ground) -> None:
+    """Its second attempt would be numbered anew: dead pods of the one before would be taken for its own."""
+    here = ground.nodes(3)
+    ground.do(ground.stop(ground.running(ground.job())))
+    ground.do(ground.restart(ground.show(f"{ground.namespace}/job/llama"), *here))
+    second = ground.running(f"{ground.namespace}/job/llama")
+    ground.patch(second.id, {"metadata": {"annotations": {"sickbay.dev/attempt": None}}})
+    case = ground.mark(second.nodes[0])
+    give_way(ground.site, case, [ground.pod_on(second.nodes[0])])
+    down = ground.phase(second.id, JobPhase.STOPPED)
+    assert (down.attempt, down.stopped_by) == (1, f"drain:{case}")
+    known = replace(down, attempt=second.attempt)  # as its record has it
+    assert isinstance(ground.do(ground.stop(known)), Done)
+    good = [node for node in here if node != second.nodes[0]]
+    assert isinstance(ground.do(ground.restart(known, *good)), Done)
+    assert ground.running(second.id).attempt == 3

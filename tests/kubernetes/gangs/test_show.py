@@ -81,6 +81,16 @@ def test_a_job_given_back_to_its_queue_has_not_failed_by_the_dead_of_the_attempt
     assert shown(begun).phase is JobPhase.FAILED
 
 
+def test_a_job_that_we_stopped_is_not_its_owners_to_resume_because_its_number_was_lowered_since() -> None:
+    stop = {"sickbay.dev/stopped": '{"key":"j#2.7","attempt":2}'}
+    gang = a_gang(notes={**stop, "sickbay.dev/stopped-by": "j#2.7"})
+    gang.object.spec.suspend = True
+    assert (shown(gang).phase, shown(gang).stopped_by) == (JobPhase.STOPPED, "j#2.7")
+    restarted = a_gang(notes=stop)  # as attempt 3, and then the number was removed and its owner suspended it
+    restarted.object.spec.suspend = True
+    assert shown(restarted).phase is JobPhase.SUSPENDED
+
+
 def test_a_rank_that_leaves_a_dead_node_for_ever_does_not_hide_its_successor() -> None:
     gang = a_gang(a_pod(0), a_pod(1, leaving=True, node="dead"), a_pod(1, made=9, node="new"))
     job = shown(gang)

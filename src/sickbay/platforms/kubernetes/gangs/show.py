@@ -62,9 +62,13 @@ def attempt_of(obj: GangObject) -> int:
 
 
 def stop_of(obj: GangObject) -> words.Stop | None:
-    """Our own stop of the attempt that is there now; one of an earlier attempt is history."""
+    """Our own stop of the attempt that is there now; one of an earlier attempt is history. One of a later attempt is no
+    history: somebody has lowered the number since. A restart takes the plain words off."""
     stop = words.read_stop(obj.metadata.annotation(words.STOPPED))
-    return stop if stop is not None and stop.attempt == attempt_of(obj) else None
+    if stop is None or stop.attempt < attempt_of(obj):
+        return None
+    stands = stop.attempt == attempt_of(obj) or obj.metadata.annotation(words.STOPPED_BY) == stop.key
+    return stop if stands else None
 
 
 def owner_of(obj: GangObject) -> str:

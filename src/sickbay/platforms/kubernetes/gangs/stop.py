@@ -54,7 +54,7 @@ def _stop_job(site: Site, action: Action) -> Outcome:
         return Done(f"{gang.id} does not run: {phase.value.lower()}")
     if phase is JobPhase.SUSPENDED and not ranks_left(found):
         return Done(f"{gang.id} does not run: suspended by {by}")
-    down = is_down(found) and stop is not None and stop.attempt == attempt
+    down = is_down(found) and show.stop_of(obj) is not None
     if stop is not None and stop.key == action.key and not down:
         return Failed(f"moved: {gang.id} was stopped by us and somebody has resumed it")
     if not down:
