@@ -755,7 +755,7 @@ class Recovery:
     swap: bool = False  # the unknown-blame restart has been used, by an attempt that counts, since it saved last
     job_step: int = 0  # last training step seen
     progressed: float = 0.0  # watch time of the last new step
-    checkpoint_step: int = -1  # newest complete checkpoint known at the last restart
+    checkpoint_step: int = -1  # that its last restart began from; of one that was found running, the newest before it
     barren: int = 0  # attempts in a row that ended without a new complete checkpoint, and count
     cost: Cost = Cost.SETTLED  # whether the attempt that ended last counts among them
     restarts: int = 0

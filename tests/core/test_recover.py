@@ -101,7 +101,18 @@ def test_a_managed_job_that_runs_is_adopted() -> None:
     said = turn(None, a_job())
     assert said.opened
     assert said.recovery is not None
-    assert (said.recovery.phase, said.recovery.job_step, said.recovery.checkpoint_step) == (P.RUNNING, 100, 80)
+    assert (said.recovery.phase, said.recovery.job_step, said.recovery.checkpoint_step) == (P.RUNNING, 100, -1)
+
+
+def test_what_an_attempt_had_saved_before_somebody_deleted_its_record_makes_it_one_that_got_further() -> None:
+    """It was counted as one that came to nothing, and the job was given up one attempt too early (seed 72440045)."""
+    saved = (Checkpoint(40, WALL, 1), Checkpoint(60, WALL, 2), Checkpoint(80, WALL, 2))
+    job = a_job(attempt=2, checkpoints=saved)
+    adopted = after(None, job)
+    assert adopted.checkpoint_step == 40
+    assert outages.barren(job, replace(adopted, cost=Cost.ONE)) == 0
+    none_yet = a_job(attempt=2, checkpoints=saved[:1])
+    assert outages.barren(none_yet, replace(after(None, none_yet), cost=Cost.ONE)) == 1
 
 
 @pytest.mark.parametrize("job", [a_job(managed=False), a_job(JobPhase.PENDING), a_job(JobPhase.FAILED), None])

@@ -35,7 +35,7 @@ def test_describe_of_a_recovery_says_first_what_its_owner_wants_to_know() -> Non
     assert about(waiting()) == (
         "llama is waiting for nodes that are known to be good since 2027-01-15T08:02:00Z",
         "waits for 2 good nodes are wanted, and 1 is free",
-        "attempt 3 (2 restarts); last step seen 1200, newest checkpoint 1100",
+        "attempt 3 (2 restarts); last step seen 1200, begun from checkpoint 1100",
         "2 nodes: n1, n2",
         "not used again for it (blame: hardware): n2",
         "2027-01-15T08:00:00Z RUNNING: llama runs on 2 nodes",

@@ -25,6 +25,13 @@ def has_new_checkpoint(job: Job, r: Recovery) -> bool:
     return own or (start is not None and start.step > r.checkpoint_step)
 
 
+def before_it(job: Job) -> int:
+    """The newest step that was saved before the attempt which runs, -1 if none was. One that is taken up in the middle
+    of its work has got further by all that it saved itself, also before we looked: its record was deleted, it fell ill,
+    and that counted as an attempt which had come to nothing (seed 72440045)."""
+    return max((c.step for c in _complete(job) if c.attempt < job.attempt), default=-1)
+
+
 def again_at(r: Recovery) -> float:
     """A refused restart is tried again later, and later each time: whatever refused it needs time to change."""
     refused = sum(e.event == REFUSED for e in r.journal[-16:])

@@ -89,13 +89,13 @@ def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
     job = s.job
     if job is None or not job.managed or s.given_up or not (job.phase is JobPhase.RUNNING or _is_orphan(job)):
         return None
-    newest = job.checkpoint.step if job.checkpoint else -1
+    began = capacity.before_it(job)
     how = "runs" if job.phase is JobPhase.RUNNING else "was stopped by a drain of ours and has no record; it ran"
     first, why = int(now.watch), f"{job.id} {how} on {len(job.nodes)} nodes"
     entry = Entry(first, "ADOPTED", now.wall, "sickbay", why, P.RUNNING.value)
     return Recovery(
         job=job.id, phase=P.RUNNING, attempt=job.attempt, step=first, entered=now.watch, deadline=None,
-        nodes=job.nodes, job_step=job.step, progressed=now.watch, checkpoint_step=newest, owner=job.owner,
+        nodes=job.nodes, job_step=job.step, progressed=now.watch, checkpoint_step=began, owner=job.owner,
         journal=(entry,), cluster=cluster, on_demand=bool(s.on_demand),
     )  # fmt: skip
 

@@ -258,8 +258,8 @@ def _steps(recovery: Recovery) -> str:
     """A job that tells none stands at 1 while it runs, and never saves."""
     if recovery.checkpoint_step < 0 and recovery.job_step <= 1:
         return "it tells no steps"
-    saved = f"newest checkpoint {recovery.checkpoint_step}" if recovery.checkpoint_step >= 0 else "no checkpoint yet"
-    return f"last step seen {recovery.job_step}, {saved}"
+    began = f"checkpoint {recovery.checkpoint_step}" if recovery.checkpoint_step >= 0 else "no checkpoint"
+    return f"last step seen {recovery.job_step}, begun from {began}"
 
 
 def _awaited(case: Case) -> str:
