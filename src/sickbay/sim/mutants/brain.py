@@ -183,6 +183,10 @@ def _never(old: Any) -> Any:
     return lambda case, node: False
 
 
+def _not_so(*args: Any) -> bool:
+    return False
+
+
 def _any_version(old: Any) -> Any:
     return lambda case, node: old(replace(case, cordon_version=1 if case.cordon_version else 0), node)
 
@@ -249,5 +253,7 @@ BRAIN: tuple[Mutant, ...] = (
         wrap_("platforms.simulated.gang_door", "restart", restart_anyway))),
     Mutant("time passes while nobody watches", wrap_("controller.loop", "Controller._advance", _not_counted), True),
     Mutant("deadlines by the wall clock", wrap_("controller.loop", "Controller._now", _by_wall), True),
+    Mutant("a case times out while nobody can attend to it", set_("core.machine", "was_passed_over", _not_so)),
+    Mutant("a job times out while nobody can attend to it", set_("core.recover", "was_passed_over", _not_so)),
     Mutant("commands are removed unread", wrap_("controller.desk", "Desk.take_commands", _commands_lost)),
 )  # fmt: skip
