@@ -117,7 +117,8 @@ def _by_tests() -> str:
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", *judges])
     failed = [line for line in said.getvalue().splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return f"tests: {failed[0] if failed else said.getvalue()[-200:]}" if code != 0 else ""
+    # The summary comes last: what the failed test logged may begin with ERROR too.
+    return f"tests: {failed[-1] if failed else said.getvalue()[-200:]}" if code != 0 else ""
 
 
 def _honest(pool: Pool, number: int, seeds: int, fate: Fate) -> Fate:
