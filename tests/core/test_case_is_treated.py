@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sickbay.core.admit import TREAT, is_needed
 from sickbay.model import Done, Doubt, Failed, Finding, Lost, Outcome, Phase, Place, Status, Unguarded, Verb
 from sickbay.settings import Policy
 from tests.builders import (
@@ -19,6 +20,7 @@ from tests.builders import (
     a_pass,
     a_policy,
     a_record,
+    a_seat,
     an_action,
 )
 from tests.core.bedside import Bedside
@@ -122,6 +124,17 @@ def test_a_treatment_refused_at_the_door_closes_and_empties_the_node_again_and_i
     bed.until(Phase.REPAIRING)
     assert bed.asks is Verb.REBOOT
     assert bed.case.rungs_tried == (Verb.REBOOT,)
+
+
+@pytest.mark.parametrize("refused", [Unguarded("n1 is under treatment: n1.1/7"), Lost("nothing reaches it")])
+def test_a_treatment_that_goes_on_while_the_next_one_is_refused_at_the_door_keeps_its_place(refused: Outcome) -> None:
+    """Its node's object was deleted and is back; its place was given to a third node (seed 70020122)."""
+    bed = treated()
+    reboot = bed.case.pending
+    bed.shows(uid="uid-2", cordoned=False, mark="").until(Phase.REPAIRING).is_sent().answers(refused)
+    assert bed.case.unfinished == reboot
+    assert is_needed(a_seat(kind=TREAT, verb=Verb.POWER_CYCLE), replace(bed.case, phase=Phase.CORDONING), bed.now)
+    assert bed.until(Phase.REPAIRING).is_sent().treated().case.unfinished is None
 
 
 def test_a_treatment_that_never_arrived_was_not_tried_and_nothing_stronger_follows() -> None:

@@ -166,7 +166,7 @@ def start_rung(case: Case, verb: Verb, timeout_s: float, now: float, args: Mappi
     assert case.phase is P.REPAIRING
     action = Action(_key(case), verb, _place(case, verb), args)
     tried = (*case.rungs_tried, verb)
-    return replace(case, rung=verb, rungs_tried=tried, pending=action, deadline=now + timeout_s, unfinished=None)
+    return replace(case, rung=verb, rungs_tried=tried, pending=action, deadline=now + timeout_s)
 
 
 def renew(case: Case, *, now: float, policy: Policy) -> Case:
@@ -237,15 +237,16 @@ def release_after_cancel(case: Case, *, now: float, policy: Policy) -> Case:
     return renew(replace(case, pending=_action(case, Verb.RELEASE)), now=now, policy=policy)
 
 
-ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.UNGUARDED, E.UNREACHABLE, E.CLEARED, E.GONE})
+ANSWERED = frozenset({E.DONE, E.FAILED, E.REPLACED, E.GONE})
 
 
 def _unfinished(case: Case, event: Event) -> Action | None:
-    """A treatment that was sent from REPAIRING and has no final answer yet."""
-    if case.phase is not P.REPAIRING:
-        return case.unfinished
+    """A treatment that was sent from REPAIRING and has no final answer yet. One that was not made leaves an earlier one
+    as it is: the door refuses the next while that goes on, and its place was given to another node (seed 70020122)."""
     sent = case.pending is not None and case.pending.sends > 0
-    return case.pending if sent and event not in ANSWERED else None
+    if case.phase is not P.REPAIRING or not sent or _was_refused(case, event):
+        return case.unfinished
+    return case.pending if event not in ANSWERED else None
 
 
 def _undelivered(case: Case, event: Event) -> Undelivered | None:
