@@ -407,6 +407,18 @@ def test_a_node_that_falls_ill_while_its_release_lacks_a_right_is_not_opened() -
     assert bed.finds("xid.95", 70).phase is Phase.CORDONING
 
 
+def test_a_node_that_somebody_reboots_while_its_release_lacks_a_right_is_examined_in_that_boot() -> None:
+    """It was opened on what had been found two hours and a boot ago (seed 50000271)."""
+    bed = at(Phase.RETURNING).answers(LACKS).shows(ready=False)
+    assert bed.waits(60.0).phase is Phase.RETURNING
+    bed.shows(ready=True, boot_id="boot-b")
+    assert (bed.phase, bed.why) == (Phase.CORDONING, "it has booted since it was examined: examined anew")
+    tried = bed.case.rungs_tried
+    bed.until(Phase.VERIFYING).verified()
+    assert (bed.phase, bed.case.rungs_tried) == (Phase.RETURNING, tried)
+    assert bed.answers(LACKS).waits(60.0).answers().phase is Phase.RESOLVED
+
+
 # --- a word that comes late -------------------------------------------------------------------------------------------
 
 

@@ -307,7 +307,16 @@ def _returning(turn: Turn, case: Case) -> Said:
         return (Event.WORSENED, again or "it got worse while being returned")
     if isinstance(turn.outcome, Done):
         return (Event.DONE, turn.outcome.detail or "the node takes work again")
+    if _has_booted_since(turn, case):
+        return (Event.UNHELD, "it has booted since it was examined: examined anew")
     return None if _is_not_let_in(turn, case) else _failure(turn)
+
+
+def _has_booted_since(turn: Turn, case: Case) -> bool:
+    """Its release waits for a right, for hours, and somebody has rebooted it: nobody has looked at it in this boot
+    (seed 50000271)."""
+    node, before = turn.s.node, case.pending.before.boot_id if case.pending is not None else ""
+    return node is not None and node.ready and bool(before) and node.boot_id not in ("", before)
 
 
 LACKS = "LACKS"  # in the journal: a right is missing, or the examination is not let in, and people were told

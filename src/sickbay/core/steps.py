@@ -71,7 +71,17 @@ def _entering(turn: Turn, case: Case, moved: Case, why: str) -> Case:
     elif moved.phase is Phase.VERIFYING and moved.pending is not None and case.phase is Phase.REPAIRING:
         settle = max((turn.ctx.catalog.faults[d.fault].settle_s for d in moved.diagnoses), default=0.0)
         moved = replace(moved, pending=replace(moved.pending, ask_at=now.watch + settle))
+    elif moved.phase is Phase.RETURNING:
+        moved = _in_this_boot(turn, moved)
     return _with_notice(turn, moved, why)
+
+
+def _in_this_boot(turn: Turn, case: Case) -> Case:
+    """What was found in this boot is what it is returned on: phases.py looks whether another one has begun."""
+    if case.pending is None or turn.s.node is None:
+        return case
+    before = replace(case.pending.before, boot_id=turn.s.node.boot_id)
+    return replace(case, pending=replace(case.pending, before=before))
 
 
 def _unless_opened(turn: Turn, case: Case, moved: Case) -> Case:
