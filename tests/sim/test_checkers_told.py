@@ -13,8 +13,10 @@ from tests.sim.ward import Ward, names
 CASE = f"{NODE}.1"
 
 
-def tells(ward: Ward, key: str, title: str, *, case: str = "", process: int = 1, after_s: float = 60.0) -> None:
-    ward.run.mailbox.send(Notice(key, "warning", title, "", case, 0.0), process)
+def tells(
+    ward: Ward, key: str, title: str, *, body: str = "", case: str = "", process: int = 1, after_s: float = 60.0
+) -> None:
+    ward.run.mailbox.send(Notice(key, "warning", title, body, case, 0.0), process)
     ward.passes(after_s)
     ward.world.note("tick")
     ward.judge.look()
@@ -41,6 +43,22 @@ def test_the_same_words_come_again_though_nothing_has_happened(meanwhile: str, c
         ward.world.note("cordon", NODE, case=CASE, sick=False, gate=False)
     ward.clock.offset += 86_400.0 if meanwhile == "a leap" else 0.0
     tells(ward, "k/2", f"{NODE}: a GPU is lost")
+    assert bool(complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(
+    ("orders", "by", "complained"), [(1, "carol", True), (2, "carol", False), (2, "dave", True), (0, "carol", True)]
+)
+def test_an_order_that_nobody_can_obey_is_answered_as_often_as_it_was_given(
+    orders: int, by: str, complained: bool
+) -> None:
+    """Twice within two minutes, and two answers (seed 50002091)."""
+    ward = unwatched()
+    for _ in range(orders):
+        ward.world.note("order", "node-0004", act="reopen", by=by, case="node-0004")
+    for n in range(2):
+        answer = "Nothing was done. reopen node-0004 by carol: no open case, node or job has this name."
+        tells(ward, f"unheeded/{n}", "a command was not obeyed", body=answer)
     assert bool(complaints(ward, "ToldOnce")) is complained
 
 

@@ -2,13 +2,14 @@
 
 Only what truly happened, or what a person said, makes the same words news again, and more of them: another fault or
 accusation, the end of a pause, a roll-out that is taken back; and a clock that leapt, for reminders are counted by the
-day. What a process had sent when it died is sent again by the next one: it cannot know that it came.
+day. What a process had sent when it died is sent again by the next one: it cannot know that it came. And each order of
+a person deserves its answer, however often they give it.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -63,6 +64,8 @@ class ToldOnce(Checker):
         self._read, self._born = 0, self.world.now
         self._keys: dict[str, Posted] = {}
         self._words: dict[tuple[str, str], Posted] = {}
+        self._ordered: Counter[str] = Counter()  # "reopen node-0003 by carol" -> how often a person has said so
+        self._answered: Counter[tuple[str, str]] = Counter()  # level and words -> how often people were told so
         self._befell: dict[str, float] = {}  # node, job or "" (something that many share) -> when something happened
         self._said: dict[str, list[float]] = defaultdict(list)  # case -> when a person said or did something about it
         self._told: dict[str, list[float]] = defaultdict(list)  # case -> when people were told of it
@@ -80,6 +83,8 @@ class ToldOnce(Checker):
         everybody = (*self.world.nodes, *self.world.jobs) if fact.kind == "etcd-restored" else ()
         names = {*everybody, fact.node, str(fact.detail.get("job", "")), *str(fact.detail.get("nodes", "")).split(",")}
         self._befell.update(dict.fromkeys(names, fact.t))
+        if fact.kind == "order":
+            self._ordered["{act} {case} by {by}".format(**fact.detail)] += 1
         if fact.kind in ("order", "person"):
             self._said[str(fact.detail.get("case", fact.node))].append(fact.t)
 
@@ -147,6 +152,7 @@ class ToldOnce(Checker):
         words = notice.level, f"{notice.title}\n{notice.body.partition(chr(10))[0]}"  # with why: the first line says it
         before = self._words.get(words)
         self._words[words] = posted
+        self._answered[words] += 1
         if before is None or posted.at - before.at >= AGAIN_S or before.process != posted.process:
             return
         if before.at - self._led_since() <= TAKEN_OVER_S:  # it was the word of the one who led before
@@ -155,6 +161,7 @@ class ToldOnce(Checker):
         leapt = wrong or abs((posted.wall - before.wall) - (posted.at - before.at)) >= LEAPT_S
         about = [name for name in WORD.findall(notice.title) if name in self._befell]
         news = any(self._befell[name] >= before.at for name in about) or self.judge.leapt_s(before.at) > 0
+        news |= any(n >= self._answered[words] for order, n in self._ordered.items() if f" {order}: " in words[1])
         again = f"people were told again after {(posted.at - before.at) / 60:.0f} minutes: {notice.title}"
         self.expect(leapt or news, None, again)
 
