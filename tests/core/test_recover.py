@@ -281,6 +281,15 @@ def test_a_rank_is_no_suspect_that_says_nothing_because_its_node_does_not_answer
     assert turn(stalled(deadline=1_060.0), job, unreachable={"n1": 900.0}).suspects != ()
 
 
+def test_silent_ranks_of_several_nodes_make_none_of_them_a_suspect() -> None:
+    """Of a job whose network was cut two healthy nodes were closed: the controller manager was dead too, so nobody said
+    that they did not answer (seed 70020142)."""
+    where = ("n1", "n1", "n2", "n2", "n3", "n3")
+    assert turn(stalled(deadline=1_060.0), a_job(silent=(0, 2), rank_nodes=where)).suspects == ()
+    said = turn(stalled(deadline=1_060.0), a_job(silent=(2, 3), rank_nodes=where)).suspects
+    assert said == (("n2", "rank 2 of llama fell silent while all others logged that they were waiting"),)
+
+
 def test_a_stalled_job_without_a_silent_rank_has_no_suspect() -> None:
     assert turn(stalled(deadline=1_060.0), a_job()).suspects == ()
 
