@@ -150,11 +150,14 @@ def mutants(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds for each mutant.")] = 64,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes side by side.")] = 2,
     named: Annotated[str, typer.Option("--only", help="Those whose name or whose own checker holds this word.")] = "",
+    remember: Annotated[
+        bool, typer.Option("--remember", help="Note what killed each, so that the next run looks there first.")
+    ] = False,
 ) -> None:
     """Break the brain and the doors on purpose, one rule at a time: every mutant must be caught."""
     from sickbay.sim.mutants import run_mutants
 
-    raise typer.Exit(run_mutants(seeds, jobs, named))
+    raise typer.Exit(run_mutants(seeds, jobs, named, keep=remember))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

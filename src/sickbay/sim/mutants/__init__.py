@@ -4,21 +4,23 @@
 first by the seeds (world-side checkers), then, where the seeds are blind by nature, by tests of core and
 controller and the scenarios. Mutants of time and of sending must die by the seeds: nothing else looks at the truth.
 A mutant with `only` must be seen by that checker and by no other. A seed that is bad without any mutant kills nobody:
-it is played again unpatched, and left out.
+it is played again unpatched, and left out. What killed each one last (shown.toml) is tried before all else.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import multiprocessing
 import signal
 import time
+import tomllib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sickbay.errors import UserError
 from sickbay.sim.drawn import draw
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
     from sickbay.sim.check import Verdict
 
+TREE = Path(__file__).parents[4]
+SHOWN = Path(__file__).with_name("shown.toml")
+HEAD = "# What killed each mutant last: a seed, or a test. Tried first. Written by `sickbay sim mutants --remember`.\n"
 SEED_S = 90  # a seed takes about one second; a mutant that goes round in circles is caught too
 FIRST = 8  # seeds that are tried before the tests
 MUTANTS: tuple[Mutant, ...] = (*BRAIN, *CONSENT, *COMPANY, *HARM)
@@ -45,21 +50,38 @@ class Fate:
     killed_by: str  # "" when it survived
     took_s: float
     seed: int = -1  # that killed it
+    test: str = ""  # that did
+
+
+def shown() -> dict[str, int | str]:
+    """Mutant -> the seed or the test that killed it last. Only where to look first: it proves nothing by itself."""
+    return tomllib.loads(SHOWN.read_text()) if SHOWN.exists() else {}
+
+
+def remember(fates: Iterable[Fate]) -> None:
+    known = shown() | {fate.name: fate.test or fate.seed for fate in fates if fate.killed_by}
+    rows = [f"{json.dumps(m.name)} = {json.dumps(known[m.name])}\n" for m in MUTANTS if m.name in known]
+    SHOWN.write_text(HEAD + "".join(rows))
 
 
 def _try(number: int, seeds: int, spoilt: frozenset[int] = frozenset()) -> Fate:
-    """Runs in a process of its own: what it patches, it takes with it. A few seeds, then the tests, which are quicker
-    than all seeds, then those."""
+    """Runs in a process of its own: what it patches, it takes with it. What killed it last, a few seeds, then the
+    tests, which are quicker than all seeds, then those."""
     mutant, began = MUTANTS[number], time.monotonic()
+    known = shown().get(mutant.name, "")
     mutant.patch()
     signal.signal(signal.SIGALRM, _too_long)
-    ahead = [seed for seed in _seeds(mutant, seeds) if seed not in spoilt]
+    first = [known] if isinstance(known, int) else []
+    ahead = [seed for seed in dict.fromkeys((*first, *_seeds(mutant, seeds))) if seed not in spoilt]
     by_tests = not (mutant.seeds_only or mutant.only)
+    if by_tests and isinstance(known, str) and (fate := _by_tests(mutant, _the_test(known), began)):
+        return fate
     if fate := _by_seeds(mutant, ahead[:FIRST] if by_tests else ahead, began):
         return fate
-    by = _by_tests() if by_tests else ""
-    rest = None if by or not by_tests else _by_seeds(mutant, ahead[FIRST:], began)
-    return rest or Fate(mutant.name, by, time.monotonic() - began)
+    if by_tests and (fate := _by_tests(mutant, _judges(), began)):
+        return fate
+    rest = _by_seeds(mutant, ahead[FIRST:], began) if by_tests else None
+    return rest or Fate(mutant.name, "", time.monotonic() - began)
 
 
 def _by_seeds(mutant: Mutant, seeds: Iterable[int], began: float) -> Fate | None:
@@ -102,23 +124,41 @@ def _too_long(number: int, frame: object) -> None:
     raise TimeoutError(f"the seed did not end within {SEED_S} s: the brain goes round in circles")
 
 
-def _by_tests() -> str:
-    tests = Path(__file__).parents[4] / "tests"
-    if not tests.is_dir():
-        return ""
-    judges = [
-        str(tests / "core"),
-        str(tests / "controller"),
-        *sorted(map(str, (tests / "sim").glob("test_scenarios_*.py"))),
-    ]
+class FirstFailure:
+    """A plugin of pytest: which test failed first."""
+
+    def __init__(self) -> None:
+        self.test = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.test = self.test or (report.nodeid if report.failed else "")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        self.pytest_runtest_logreport(report)
+
+
+def _the_test(known: str) -> list[str]:
+    return [str(TREE / known)] if known and (TREE / known.split("::")[0]).is_file() else []
+
+
+def _judges() -> list[str]:
+    tests = TREE / "tests"
+    scenarios = sorted(map(str, (tests / "sim").glob("test_scenarios_*.py")))
+    return [str(tests / "core"), str(tests / "controller"), *scenarios] if tests.is_dir() else []
+
+
+def _by_tests(mutant: Mutant, judges: list[str], began: float) -> Fate | None:
     import pytest
 
-    said = io.StringIO()
+    if not judges:
+        return None
+    seen, said = FirstFailure(), io.StringIO()
+    asked = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "--rootdir", str(TREE)]
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", *judges])
-    failed = [line for line in said.getvalue().splitlines() if line.startswith(("FAILED", "ERROR"))]
-    # The summary comes last: what the failed test logged may begin with ERROR too.
-    return f"tests: {failed[-1] if failed else said.getvalue()[-200:]}" if code != 0 else ""
+        code = pytest.main([*asked, *judges], plugins=[seen])
+    if code != pytest.ExitCode.TESTS_FAILED and not seen.test:
+        return None  # all passed, or there is no test of that name any more
+    return Fate(mutant.name, f"tests: {seen.test}", time.monotonic() - began, test=seen.test)
 
 
 def _honest(pool: Pool, number: int, seeds: int, fate: Fate) -> Fate:
@@ -131,9 +171,9 @@ def _honest(pool: Pool, number: int, seeds: int, fate: Fate) -> Fate:
     return fate
 
 
-def run_mutants(seeds: int, processes: int, named: str = "") -> int:
+def run_mutants(seeds: int, processes: int, named: str = "", *, keep: bool = False) -> int:
     """Try every mutant, or those whose name or whose own checker holds this word; 0 if each one dies."""
-    began, survivors = time.monotonic(), []
+    began, fates = time.monotonic(), list[Fate]()
     chosen = [n for n, mutant in enumerate(MUTANTS) if named in mutant.name or named in mutant.only]
     if not chosen:
         raise UserError(f"--only {named}: no mutant's name, and no checker that one is for, holds the word")
@@ -144,7 +184,10 @@ def run_mutants(seeds: int, processes: int, named: str = "") -> int:
             fate = _honest(pool, n, seeds, first)
             word = "killed  " if fate.killed_by else "SURVIVED"
             print(f"{done}/{len(chosen)} {word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}", flush=True)
-            survivors += [] if fate.killed_by else [fate.name]
+            fates.append(fate)
+    if keep:
+        remember(fates)
+    survived = [fate.name for fate in fates if not fate.killed_by]
     took = time.monotonic() - began
-    print(f"{len(chosen)} mutants, {len(chosen) - len(survivors)} killed, {len(survivors)} survived, {took:.0f} s")
-    return 1 if survivors else 0
+    print(f"{len(chosen)} mutants, {len(chosen) - len(survived)} killed, {len(survived)} survived, {took:.0f} s")
+    return 1 if survived else 0
