@@ -9,7 +9,7 @@ from sickbay.errors import ApiError
 from sickbay.model import Action, Case, Command, Done, Failed, Ledger, Node, Outcome, Phase, Retry, Verb
 from sickbay.settings import Limit
 from sickbay.stores.memory import MemoryStore
-from tests.builders import a_finding, a_node, a_policy
+from tests.builders import a_finding, a_node, a_policy, a_record
 from tests.controller.door import Door, Shift, busy
 
 
@@ -85,6 +85,23 @@ def test_a_mark_on_a_node_that_does_not_answer_is_taken_over_by_the_case_for_tha
     assert case is not None
     assert (case.diagnoses[0].fault, case.cancelled) == ("node-not-ready", False)
     assert door.asked[0].verb is Verb.CORDON
+
+
+def test_a_mark_on_a_node_that_is_away_with_many_is_read_once_a_minute_and_not_in_every_pass() -> None:
+    """No case comes of it while the others are away: each look called for the next pass, a hundred a second (566)."""
+    door = Door(replace(marked(), ready=False), *(a_node(f"n{n}", ready=False) for n in (2, 3, 4)))
+    store, look, looked = MemoryStore(), door.look, list[str]()
+    store.create(a_record(node="n1", not_ready_since=0.0))
+    shift = Shift(door, store)
+
+    def noted(node: str) -> Node | None:
+        looked.append(node)
+        return look(node)
+
+    shift.controller._desk._strays._look = noted
+    shift.passes(1800.0)
+    assert 1 <= len(looked) <= 30
+    assert door.asked == []
 
 
 def listed(shift: Shift) -> dict[str, str]:

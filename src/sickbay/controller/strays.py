@@ -37,6 +37,7 @@ class Strays:
             return ""
         if now.watch < self._due.setdefault(name, now.watch + STANDS_S):
             return ""
+        self._due[name] = now.watch + STANDS_S  # a case comes of it now, or it waits for others who are away too
         try:
             seen = self._look(name)
         except SickbayError as error:

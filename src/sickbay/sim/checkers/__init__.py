@@ -22,6 +22,7 @@ from sickbay.sim.checkers.ends import EndsOrRests, JobsMove
 from sickbay.sim.checkers.exits import EveryStateHasAnExit, NoException
 from sickbay.sim.checkers.fresh import FreshEvidence
 from sickbay.sim.checkers.given_up import NoJobGivenUp
+from sickbay.sim.checkers.haste import FewPasses
 from sickbay.sim.checkers.jobs import HealthyJobsRun, PlacedSafely, Trustworthy
 from sickbay.sim.checkers.limits import FewInAWindow, FewJobsHurt, TreatedFewAtOnce, WithinLimits
 from sickbay.sim.checkers.loops import DisruptionsBounded, LemonsKillFewJobs
@@ -39,6 +40,7 @@ ALL: tuple[type[Checker], ...] = (
     ExaminedAlone, HoldObeyed, Climbs, TimedFairly, NumberedOnce, EvidenceFirst, ToldOnce, EndsOrRests, JobsMove,
     HealthyLeftAlone, OneAttemptWrites, NoJobGivenUp, EveryStateHasAnExit, DisruptionsBounded, LemonsKillFewJobs,
     NoException, WithinCeilings, OwnersTold, FewSickSuccessors, OptedOut, FreshEvidence,
+    FewPasses,
 )  # fmt: skip
 
 # Checkers of holes that are still open, with the reason: they look on, and what they say is not counted against a seed
@@ -76,11 +78,14 @@ class Judge:
         self.checkers = [make(self) for make in ALL]
         self._hearers = [each.fact for each in self.checkers if type(each).fact is not Checker.fact]
         self._lookers = [each.moment for each in self.checkers if type(each).moment is not Checker.moment]
+        self._counters = [each.passed for each in self.checkers if type(each).passed is not Checker.passed]
 
     def look(self, *, anyway: bool = False) -> None:
         """Judge everything that happened since the last look, in order. `anyway`: also if no case has moved, and no job
         has a record more or less."""
         self._watch()
+        for count in self._counters:
+            count()
         if not self._facts() and self._is_unchanged() and not anyway:
             return
         self.open = tuple(c.value for c in self.run.store.list(Case))

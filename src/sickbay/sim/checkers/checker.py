@@ -68,7 +68,10 @@ class Checker:
         """One thing that truly happened."""
 
     def moment(self) -> None:
-        """After each turn of a brain."""
+        """After each turn of a brain in which anything has moved."""
+
+    def passed(self) -> None:
+        """After each turn of a brain, also if nothing has moved."""
 
     def end(self) -> None:
         """After the calm."""

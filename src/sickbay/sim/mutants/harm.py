@@ -127,6 +127,20 @@ def _never_replaced(old: Any) -> Any:
     return next_rung
 
 
+def _at_once(old: Any) -> Any:
+    """Whatever waits to be asked for again wants a pass now."""
+    return lambda self: 0.0 if self.view.cases else old(self)
+
+
+def _read_in_every_pass(old: Any) -> Any:
+    def find(self: Any, name: str, now: Any) -> str:
+        mark: str = old(self, name, now)
+        self._due.update({name: now.watch} if mark else {})
+        return mark
+
+    return find
+
+
 HARM: tuple[Mutant, ...] = (
     Mutant("work is stopped for what can wait", wrap_("core.phases", "_why_evict", _waits_for_nothing),
            only="WithinCeilings"),
@@ -165,4 +179,8 @@ HARM: tuple[Mutant, ...] = (
     Mutant("a hold is brought to mind every ten minutes", set_("core.reminders", "DAY_S", 600.0), only="ToldOnce"),
     Mutant("what nobody may touch is told again and again", set_("core.bystander", "_untold", _all_that_is_known),
            only="ToldOnce"),
+    Mutant("whoever waits wants a pass at once", wrap_("controller.loop", "Controller._next_ask", _at_once),
+           only="FewPasses"),
+    Mutant("a mark without a record is read in every pass", wrap_("controller.strays", "Strays.find",
+           _read_in_every_pass), only="FewPasses"),
 )  # fmt: skip

@@ -1,0 +1,29 @@
+"""A controller that never rests is seen, also where nothing moves. No brain runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from sickbay.sim.checkers.haste import FUTILE, NEWS, NeverRests
+from tests.sim.test_checkers_outages import complaints, unwatched
+
+
+@pytest.mark.parametrize(("every_s", "complained"), [(10.0, False), (2.0, True)])
+def test_it_makes_more_passes_in_an_hour_than_anything_calls_for(every_s: float, complained: bool) -> None:
+    ward = unwatched()
+    for _ in range(int(2 * 3600 / every_s)):
+        ward.passes(every_s)
+        ward.judge.look()
+    assert bool(complaints(ward, "FewPasses")) is complained
+
+
+def test_a_circle_ends_the_seed_and_is_told() -> None:
+    ward = unwatched()
+
+    def passes() -> None:
+        for _ in range(FUTILE * 2 * NEWS):
+            ward.judge.look()
+
+    with pytest.raises(NeverRests):
+        passes()
+    assert "it never rests" in ward.judge.violations[0]
