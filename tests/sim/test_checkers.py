@@ -363,11 +363,27 @@ def test_a_case_number_of_which_people_deleted_every_record_is_used_again(
     led = SimpleNamespace(first_led=0.0, led_since=ward.world.now - 3600.0, controller=None)
     ward.run.brains = [led]  # type: ignore[list-item]
     if written_again:
-        ward.run.store.create(NodeRecord(NODE))
+        ward.run.store.create(NodeRecord(NODE, last_n=1))
     ward.judge.look(anyway=True)
     led.led_since = ward.world.now - led_for
     changes(ward, replace(case, opened_at=case.opened_at + 60.0))
     assert (f"{CASE} was used for two cases" in complaints(ward)) is complains
+
+
+@pytest.mark.parametrize("unread", [True, False])
+def test_a_case_number_is_used_again_that_was_deleted_while_its_nodes_record_was_unreadable(unread: bool) -> None:
+    """It could be noted nowhere; an open case carries the record of its node (seed 737)."""
+    ward = unwatched()
+    case = keeps(ward)
+    asks(ward, Verb.CORDON)
+    ward.run.store.create(NodeRecord(NODE, schema=2 if unread else 1))
+    ward.judge.look()
+    ward.world.note("person", NODE, act="delete-record", case=CASE)
+    ward.judge.look(anyway=True)
+    led = SimpleNamespace(first_led=0.0, led_since=ward.world.now + 30.0, controller=None)
+    ward.run.brains = [led]  # type: ignore[list-item]
+    changes(ward, replace(case, opened_at=case.opened_at + 60.0))
+    assert (f"{CASE} was used for two cases" in complaints(ward)) is not unread
 
 
 @pytest.mark.parametrize("closed_again", [True, False])

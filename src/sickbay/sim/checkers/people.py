@@ -252,7 +252,8 @@ class NumberedOnce(Checker):
     anybody who knows of a case that a restored store never had, once he who led when it was put back leads no more; or
     if a person has deleted the record of the node before, so that only the archive knew of it (seed 426). The archive
     does not know of one whose own record a person had deleted, and then that of its node, before the lead changed and
-    before it was written again (seed 1827)."""
+    before it was written again (seed 1827); nor of one that was deleted while nobody could read that of its node, in
+    which it could not be noted (seed 737)."""
 
     floor: ClassVar[float] = 500.0
 
@@ -264,9 +265,8 @@ class NumberedOnce(Checker):
         self._seen_at: dict[str, float] = {}
         self._wiped: set[str] = set()  # nodes whose record a person has deleted
         self._deleted: set[str] = set()  # cases of which a person deleted the record
-        self._in_mind: dict[
-            str, float
-        ] = {}  # such a case, of a node that was wiped since: only he who led then knows it
+        # Such a case, of a node that was wiped since or whose record was unreadable: only he who led then knows it.
+        self._in_mind: dict[str, float] = {}
 
     def fact(self, fact: Fact) -> None:
         if fact.kind == "person" and fact.detail.get("act") == "delete-node-record":
@@ -274,7 +274,10 @@ class NumberedOnce(Checker):
             theirs = [case for case in self._deleted if case.rpartition(".")[0] == fact.node]
             self._in_mind.update(dict.fromkeys(theirs, fact.t))
         if fact.kind == "person" and fact.detail.get("act") == "delete-record":
-            self._deleted.add(str(fact.detail["case"]))
+            case = str(fact.detail["case"])
+            self._deleted.add(case)
+            if fact.node in self._unread(NodeRecord):
+                self._in_mind[case] = fact.t
         if fact.kind in ("cordon", "drain", "collect", "treat-start"):
             self._acted.add(case_of(fact))
             self._idle.discard(case_of(fact))
@@ -289,7 +292,7 @@ class NumberedOnce(Checker):
         for node in sorted({n for n in nodes if nodes.count(n) > 1}):
             self.complain(None, f"{node} has {nodes.count(node)} open cases")
         early = {c.id for c in self.judge.open if c.phase in (Phase.SUSPECTED, Phase.WAITING)}
-        self._idle = (early | self._idle & self._unread()) - self._acted
+        self._idle = (early | self._idle & self._unread(Case)) - self._acted
         self._forget_untold()
         for case in self.judge.open:
             self.exercised += case.id not in self._opened
@@ -304,20 +307,20 @@ class NumberedOnce(Checker):
         led = [brain.led_since for brain in self.run.brains if brain.led_since is not None]
         for case, at in [*self._in_mind.items()]:
             if any(since <= at for since in led):
-                if case.rpartition(".")[0] in self._on_record():
+                node, _, number = case.rpartition(".")
+                if self._on_record().get(node, 0) >= int(number):
                     del self._in_mind[case]
             elif led:
                 self._opened.pop(case, None)
                 del self._in_mind[case]
 
-    def _on_record(self) -> set[str]:
-        store = self.run.store
-        unread = {each.key for each in store.unread() if each.kind is NodeRecord}
-        return unread | {stored.value.node for stored in store.list(NodeRecord)}
+    def _on_record(self) -> dict[str, int]:
+        """The last number of each node, as its record has it."""
+        return {stored.value.node: stored.value.last_n for stored in self.run.store.list(NodeRecord)}
 
-    def _unread(self) -> set[str]:
-        """Cases that nobody can read just now: nothing is done in their name meanwhile."""
-        return {each.key for each in self.run.store.unread() if each.kind is Case}
+    def _unread(self, kind: type[Case] | type[NodeRecord]) -> set[str]:
+        """What nobody can read just now. In the name of such a case nothing is done meanwhile."""
+        return {each.key for each in self.run.store.unread() if each.kind is kind}
 
     def _forget_since(self, taken: float) -> None:
         for case in [case for case, at in self._seen_at.items() if at >= taken]:
@@ -327,7 +330,7 @@ class NumberedOnce(Checker):
         """Nor can he who goes on leading write a number that he knows where the record of the node, as it was put
         back, is one that he cannot read: it is left as it is, and the next leader reads what was put back. And one that
         went with a record which a person deleted he does not know."""
-        unread = {each.key for each in self.run.store.unread() if each.kind is NodeRecord} | self._wiped
+        unread = self._unread(NodeRecord) | self._wiped
         taken = restored.t - float(str(restored.detail["age"])) - 1.0
         for case in [c for c, at in self._seen_at.items() if at >= taken and c.rpartition(".")[0] in unread]:
             self._opened.pop(case, None)
