@@ -27,16 +27,35 @@ def cut() -> Memory:
 
 def test_a_node_has_been_away_for_as_long_as_its_record_says_and_else_from_now_on() -> None:
     known = NodeRecord("n1", not_ready_since=40.0)
-    assert memories.away_since(known, a_ledger(), QUIET_S, 90.0, has_answered=False) == 40.0
-    assert memories.away_since(NodeRecord("n1"), a_ledger(), QUIET_S, 90.0, has_answered=False) == 90.0
-    assert memories.away_since(None, a_ledger(), QUIET_S, 90.0, has_answered=True) == 90.0
+    assert memories.away_since(known, a_ledger(), QUIET_S, 90.0, has_answered=False, went_later=False) == 40.0
+    assert (
+        memories.away_since(NodeRecord("n1"), a_ledger(), QUIET_S, 90.0, has_answered=False, went_later=False) == 90.0
+    )
+    assert memories.away_since(None, a_ledger(), QUIET_S, 90.0, has_answered=True, went_later=False) == 90.0
 
 
 def test_one_that_this_leader_never_saw_ready_may_be_among_those_left_to_people_while_their_time_lasts() -> None:
     left = a_ledger(left_at=50.0)
-    assert memories.away_since(None, left, QUIET_S, 90.0, has_answered=False) == 50.0
-    assert memories.away_since(None, left, QUIET_S, 90.0, has_answered=True) == 90.0
-    assert memories.away_since(None, left, QUIET_S, 50.0 + QUIET_S, has_answered=False) == 50.0 + QUIET_S
+    assert memories.away_since(None, left, QUIET_S, 90.0, has_answered=False, went_later=False) == 50.0
+    assert memories.away_since(None, left, QUIET_S, 90.0, has_answered=True, went_later=False) == 90.0
+    assert (
+        memories.away_since(None, left, QUIET_S, 50.0 + QUIET_S, has_answered=False, went_later=False) == 50.0 + QUIET_S
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "since", "later"), [("n1", 60.0, True), ("n9", 60.0, False), ("n1", 40.0, False)],
+    ids=["named since", "not named", "of the case that was closed"],
+)  # fmt: skip
+def test_one_that_is_named_as_having_gone_after_that_is_not_left_to_people(
+    name: str, since: float, later: bool
+) -> None:
+    """The next leader took it for one of them, and nobody looked after it (seed 836)."""
+    left = a_ledger(left_at=50.0)
+    assert memories.went_later(name, replace(CUT, since=since), left) is later
+    assert not memories.went_later(name, None, left)
+    seen = memories.away_since(None, left, QUIET_S, 90.0, has_answered=False, went_later=later)
+    assert seen == (90.0 if later else 50.0)
 
 
 def test_that_its_ranks_are_silent_says_nothing_for_an_hour_after_it_is_back() -> None:

@@ -206,11 +206,14 @@ class Absences:
 
     def _stamp(self, now: Now) -> None:
         """Since when each is away."""
-        ledger, quiet_s = self._records.ledger, self._settings.policy.quiet_s
+        ledger, quiet_s, case = self._records.ledger, self._settings.policy.quiet_s, self._case()
+        theirs = case.absence if case is not None else None
         for name in [name for name, since in self._view.away.items() if since is None]:
             known, has_answered = self._view.records.get(name), name in self._view.answered
-            record = known.value if known else None
-            self._view.away[name] = memories.away_since(record, ledger, quiet_s, now.watch, has_answered=has_answered)
+            record, later = known.value if known else None, memories.went_later(name, theirs, ledger)
+            self._view.away[name] = memories.away_since(
+                record, ledger, quiet_s, now.watch, has_answered=has_answered, went_later=later
+            )
 
     def _take_back(self, now: Now) -> None:
         """Who was left to people and is still away when their time is over: nothing else would wake it."""

@@ -28,15 +28,22 @@ class Memory:
 
 
 def away_since(
-    known: NodeRecord | None, ledger: Ledger, quiet_s: float, now: float, *, has_answered: bool
+    known: NodeRecord | None, ledger: Ledger, quiet_s: float, now: float, *, has_answered: bool, went_later: bool
 ) -> float:  # fmt: skip
     """Of a node that no pass has seen away yet. One whose record knows it from the leader before has been away as long;
     one that this leader has never seen ready may be among those who were left to people, and is while their time
-    lasts."""
+    lasts; not one that is on record as having gone later."""
     since = known.not_ready_since if known is not None else None
-    if since is None and not has_answered and is_left(ledger.left_at, ledger, quiet_s, now):
+    unknown = since is None and not has_answered and not went_later
+    if unknown and is_left(ledger.left_at, ledger, quiet_s, now):
         since = ledger.left_at
     return now if since is None else min(since, now)
+
+
+def went_later(name: str, absence: Absence | None, ledger: Ledger) -> bool:
+    """Is it named in the open case about those who went away after people had closed one? The next leader took it for
+    one of those that were left to them: its case was over, "all are back", and nobody looked after it (seed 836)."""
+    return absence is not None and name in absence.names and absence.since > ledger.left_at
 
 
 def counted(memory: Memory, members: Collection[str], nodes: Nodes, now: float) -> Memory:
