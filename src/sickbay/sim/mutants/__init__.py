@@ -185,8 +185,8 @@ def run_mutants(seeds: int, processes: int, named: str = "", *, keep: bool = Fal
             word = "killed  " if fate.killed_by else "SURVIVED"
             print(f"{done}/{len(chosen)} {word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}", flush=True)
             fates.append(fate)
-    if keep:
-        remember(fates)
+            if keep:
+                remember([fate])
     survived = [fate.name for fate in fates if not fate.killed_by]
     took = time.monotonic() - began
     print(f"{len(chosen)} mutants, {len(chosen) - len(survived)} killed, {len(survived)} survived, {took:.0f} s")
