@@ -162,9 +162,10 @@ class Absences:
             everybody = core.joining(case.absence, everybody, scope, now.watch)
             away = core.joining(case.absence, away, scope, now.watch)
             self._go_on(case, case.absence, away, scope, now)
-        elif scope and core.lasts(away, now.watch):
-            self._open([a for a in away if core.belongs(a, scope)], scope, len(company) - len(away), now)
-        elif not scope:
+        elif mine := [a for a in away if core.belongs(a, scope)]:
+            if core.lasts(away, now.watch):
+                self._open(mine, scope, len(company) - len(away), now)
+        else:  # nobody, or only those who are left to people or treated alone
             self._close_story(now)
         self._count(everybody, now)
 
@@ -245,8 +246,6 @@ class Absences:
         return core.is_left(since, self._records.ledger, self._settings.policy.quiet_s, now.watch)
 
     def _open(self, away: list[core.Absentee], scope: tuple[str, ...], beside: int, now: Now) -> None:
-        if not away:  # only those whose case was split
-            return
         record, story = self._records.numbered_on(self._record()), self._story()
         case = core.open_case(
             away, scope, self._view.members, beside, n=record.last_n, now=now.watch, at=now.wall,

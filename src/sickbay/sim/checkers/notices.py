@@ -90,11 +90,12 @@ class ToldOnce(Checker):
 
     def _note_away(self, fact: Fact) -> None:
         """What was told is over too once nobody can read it, or somebody deleted it (1427, 1244)."""
-        known, before = self._incident, self._absent.missing()
+        known, before = self._incident, self._absent.unsettled(fact.t)
         self._absent.fact(fact)
-        if self._absent.missing() and not before:
+        away = self._absent.unsettled(fact.t)
+        if away and not before:
             known.over = known.is_over(fact.t)
-        if self._absent.missing() or before:
+        if away or before:
             known.last = fact.t
         closed = fact.detail.get("act") in CLOSES and str(fact.detail.get("case", "")).startswith("absence.")
         unread = fact.kind == "newer-record" and "absence" in str(fact.detail["key"])
@@ -195,7 +196,7 @@ class ToldOnce(Checker):
 
     def _judge_incident(self, notice: Notice, posted: Posted) -> None:
         known = self._incident
-        if self._absent.missing():
+        if self._absent.unsettled(posted.at):
             known.last = posted.at
         if "/began" in notice.key and known.is_over(posted.at):
             self._incident = known = replace(known, began=posted.at, over=False, told=0)

@@ -74,6 +74,8 @@ class Absent(Checker):
             self._forget_moment(fact.t)
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._forget_moment(fact.t)
+        if fact.kind == "person" and fact.detail["act"] == "reboot" and fact.node not in self.cut_now:
+            self.away.pop(fact.node, None)  # somebody's reboot: this is another absence, and its own (seed 1576)
 
     def _go_away(self, names: Sequence[str], t: float) -> None:
         fresh = {name for name in names if not self.cut_now[name]}
@@ -146,6 +148,10 @@ class Absent(Checker):
     def missing(self) -> set[str]:
         """Who is away with many, and not treated alone."""
         return {name for name, until in self.away.items() if until == float("inf")}
+
+    def unsettled(self, t: float) -> set[str]:
+        """Who of them is not left to people, who have closed the case about them: theirs keep no incident going."""
+        return {name for name in self.missing() if self._let_until.get(name, -1.0) < t}
 
     def members(self, alone: Collection[str] = ()) -> set[str]:
         """Who is one of many now, by the settings in force: whoever says that a million nodes are many wants each node
