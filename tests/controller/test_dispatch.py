@@ -9,6 +9,7 @@ import pytest
 
 from sickbay.controller.crew import InlineCrew, PoolCrew
 from sickbay.controller.dispatch import RESEND_S, UNREAD_S, Answer, Dispatcher, may_resend, sent
+from sickbay.core.machine import withdrawal
 from sickbay.model import Action, Before, Done, Failed, Lost, Node, Outcome, Place, Retry, Started, Unguarded, Verb
 from tests.builders import a_gpu, a_node, an_action
 from tests.controller.door import Door, HandClock
@@ -96,6 +97,17 @@ def test_two_jobs_do_not_wait_for_each_other() -> None:
 def test_an_action_waits_for_its_own_time() -> None:
     assert not Desk().dispatcher.is_due(an_action(ask_at=50.0), 49.0)
     assert Desk().dispatcher.is_due(an_action(ask_at=50.0), 50.0)
+
+
+def test_a_treatment_is_taken_back_at_once_and_not_when_it_is_time_to_hear_how_it_fares() -> None:
+    desk, sent_one = Desk(), an_action(sends=1)
+    desk.performs(sent_one, Started(30.0))
+    back = withdrawal(sent_one)
+    assert desk.dispatcher.is_due(back, 100.0)
+    desk.performs(back, Retry(30.0, "not yet"))
+    assert (desk.dispatcher.is_due(back, 129.0), desk.dispatcher.due_at(back)) == (False, 130.0)
+    desk.dispatcher.forget(back.key)
+    assert desk.dispatcher.due_at(back) == desk.dispatcher.due_at(sent_one) == 0.0
 
 
 @pytest.mark.parametrize("verb", [Verb.REBOOT, Verb.RESTART_JOB])

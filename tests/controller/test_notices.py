@@ -59,7 +59,7 @@ def test_what_a_case_that_has_ended_had_to_say_is_said_by_the_next_leader() -> N
 
 
 def test_what_a_job_that_has_ended_had_to_say_is_said_by_the_next_leader() -> None:
-    door = Door(*(a_node(n, jobs=("llama",)) for n in ("n1", "n2")), jobs=(a_job(),))
+    door = Door(*(a_node(n, jobs=("llama",)) for n in ("n1", "n2")), jobs=(a_job(checkpoint=None),))
     shift = Shift(door, pager=Pager(up=False), jobs=JobPolicy(barren_limit=1)).passes(30.0)
     for name in ("n1", "n2"):
         door.shows(name, jobs=())

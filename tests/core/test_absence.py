@@ -165,8 +165,8 @@ def test_when_four_fifths_have_been_back_for_half_an_hour_the_rest_are_treated_a
     assert ending(rest, (), 100.0 + 30 * MINUTE - 1) is None
     then = 100.0 + 30 * MINUTE
     assert ending(rest, (), then) == (
-        "8 of 10 are back and nobody else for 30 minutes; the other 2 are treated alone",
-        then,
+        "8 of 10 are back and nobody else for 30 minutes; who has been away all that time is treated alone",
+        then - 10 * MINUTE,  # who went away since may be the first of others: one was rebooted as the rest of these
     )
 
 
@@ -313,7 +313,7 @@ def test_nothing_ends_a_case_that_somebody_has_stopped(stopped: dict[str, bool])
 def test_until_its_case_has_ended_nobody_is_treated_alone_or_left_to_people() -> None:
     ledger, rest = a_ledger(), after(2, 100.0)
     ended = replace(one_case(), absence=rest, phase=Phase.RESOLVED)
-    assert absence.settled(ledger, ended, 3_600.0, 5_000.0) == replace(ledger, split_at=5_000.0)
+    assert absence.settled(ledger, ended, 3_600.0, 5_000.0) == replace(ledger, split_at=5_000.0 - 10 * MINUTE)
     assert absence.settled(ledger, replace(ended, held=True), 3_600.0, 5_000.0) == ledger
     assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 3_600.0, 5_000.0) == ledger
     assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0) == replace(

@@ -57,30 +57,31 @@ class Dispatcher:
     ) -> None:  # fmt: skip
         self._platform, self._crew, self._clock, self._deliver, self._wake = platform, crew, clock, deliver, wake
         self._flying: set[str] = set()  # lanes with a call under way
-        self._ask_at: dict[str, float] = {}
+        self._ask_at: dict[tuple[str, bool], float] = {}  # by what is asked -> watch time
 
     def is_due(self, action: Action, watch: float) -> bool:
         if lane(action) in self._flying:
             return False
-        return watch >= max(action.ask_at, self._ask_at.get(action.key, 0.0))
+        return watch >= max(action.ask_at, self._ask_at.get(_asked(action), 0.0))
 
     def due_at(self, action: Action) -> float | None:
         """Watch time of the next ask; None while one is under way."""
         if lane(action) in self._flying:
             return None
-        return max(action.ask_at, self._ask_at.get(action.key, 0.0))
+        return max(action.ask_at, self._ask_at.get(_asked(action), 0.0))
 
     def look_later(self, action: Action, watch: float) -> None:
         """Its node could not be read. It is not asked for in a circle until that can be done."""
-        self._ask_at[action.key] = watch + UNREAD_S
+        self._ask_at[_asked(action)] = watch + UNREAD_S
 
     def resend_later(self, action: Action, watch: float) -> None:
         """What ate our call a moment ago may eat the next. A job's restart is made in steps and goes on at once."""
         if action.verb in TREATMENTS:
-            self._ask_at[action.key] = watch + RESEND_S
+            self._ask_at[_asked(action)] = watch + RESEND_S
 
     def forget(self, key: str) -> None:
-        self._ask_at.pop(key, None)
+        for withdrawn in (False, True):
+            self._ask_at.pop((key, withdrawn), None)
 
     def before(self, action: Action) -> Before | None:
         """What is true of the node right now; None if it cannot be read."""
@@ -113,13 +114,13 @@ class Dispatcher:
         log.debug("key=%s verb=%s outcome=%r", action.key, action.verb, outcome)
         try:
             if isinstance(outcome, Started | Retry):
-                self._ask_at[action.key] = watch + max(1.0, outcome.after_s)
+                self._ask_at[_asked(action)] = watch + max(1.0, outcome.after_s)
                 self._deliver(Answer(owner, kind, action.key, outcome))
             else:
                 self._tell(action, owner, kind, outcome, watch)
         except Exception:  # a bug in a platform: a node whose lane stayed taken would never be asked again
             log.exception("key=%s the answer to %s was not heard, it is asked for again", action.key, action.verb)
-            self._ask_at[action.key] = watch + UNREAD_S
+            self._ask_at[_asked(action)] = watch + UNREAD_S
         finally:
             self._flying.discard(lane(action))  # only now: until it is heard, nobody may ask the same again
             self._wake()  # the pass that asked went to sleep without knowing when to ask again
@@ -132,7 +133,7 @@ class Dispatcher:
                 node = self._platform.look(owner)
             except SickbayError as error:
                 log.warning("node=%s could not be read after %s: %s", owner, action.verb, error)
-                self._ask_at[action.key] = watch + 1.0
+                self._ask_at[_asked(action)] = watch + 1.0
                 return
         self._deliver(Answer(owner, kind, action.key, outcome, node, action.call))
 
@@ -140,6 +141,12 @@ class Dispatcher:
 def lane(action: Action) -> str:
     """One call at a time for a node or a job: a cordon still under way must not land after the release that follows."""
     return f"node {action.place.node}" if action.place.node else f"job {action.args.get('job', action.key)}"
+
+
+def _asked(action: Action) -> tuple[str, bool]:
+    """To take a treatment back is asked at once, not when it is time to hear again how it fares: half a minute after a
+    person's abort the machine was rebooted, for until then nobody had told its platform."""
+    return action.key, action.args.get("withdraw") == "1"
 
 
 def may_resend(action: Action, outcome: Outcome) -> bool:

@@ -47,6 +47,7 @@ PAUSES_S = 7_200.0  # of those who come one by one, at most: twice as long as th
 DAY_S = 86_400.0
 NEVER = -1.0  # of a time in the Ledger: nobody has decided it yet
 LOST_S = 3_600.0  # then people are told what is lost and what they may decide
+LATELY_S = 600.0  # others who go away with it have gone by then
 SAME_S = 3_600.0  # away again so soon: the same incident, about which people know
 COVERS = 0.8  # of the absent nodes: then a factor is named as what they share
 NAMES = 20
@@ -382,11 +383,18 @@ def ending(case: Case, now: float) -> tuple[str, float | None] | None:
     if absence.split:
         return (f"a person split it: the {absence.count} that are still away are treated one by one", said)
     if is_due(absence, now):
-        rest = "the last one is" if absence.count == 1 else f"the other {absence.count} are"
         returned = back(absence, absence.count)
         quiet = how_long(_wait_s(absence))
-        return (f"{returned} of {absence.most} are back and nobody else for {quiet}; {rest} treated alone", now)
+        why = f"{returned} of {absence.most} are back and nobody else for {quiet}"
+        return (f"{why}; who has been away all that time is treated alone", _stragglers_until(absence, now))
     return None
+
+
+def _stragglers_until(absence: Absence, now: float) -> float:
+    """Who went away a moment ago is no straggler, but may be the first of others: one that was cut off two minutes
+    before the end, and six more three minutes after it, was rebooted."""
+    back_since = now if absence.mostly_back is None else absence.mostly_back
+    return min(now, max(back_since, now - LATELY_S))
 
 
 def settled(ledger: Ledger, case: Case, quiet_s: float, now: float) -> Ledger:
