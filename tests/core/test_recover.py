@@ -711,6 +711,15 @@ def test_a_paused_job_is_watched_and_not_touched() -> None:
     assert after(waiting(deadline=1_000.0), DEAD, paused=why).deadline == 1_100.0 + JobPolicy().capacity_s
 
 
+def test_that_its_next_attempt_has_ended_too_and_by_something_shared_is_noted_in_a_pause() -> None:
+    """Afterwards its nodes were back, and it was given up for a second failure that nothing explained (50000113)."""
+    gone, away = a_job(JobPhase.FAILED, attempt=2), "its nodes are away together with many others (absence.1)"
+    r = after(restarting(cost=Cost.ONE), gone, paused="fleet is paused by ann", outage=away)
+    assert (r.phase, r.cost, r.barren, r.refusal) == (P.STOPPING, Cost.SHARED, 1, "fleet is paused by ann")
+    first = after(restarting(cost=Cost.ONE), a_job(JobPhase.FAILED), paused="fleet is paused by ann", outage=away)
+    assert (first.phase, first.cost) == (P.RESTARTING, Cost.ONE)
+
+
 def test_what_stands_still_is_not_looked_at_ten_times_a_second_however_short_its_time_is() -> None:
     """Each pass renewed the 0.1 s that it would have afterwards, wrote that, and was due again (seed 40088)."""
     short, dead = JobPolicy(stopping_s=0.1), a_job(JobPhase.RUNNING)

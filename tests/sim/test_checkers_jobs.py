@@ -276,6 +276,21 @@ def test_a_job_that_something_shared_keeps_from_beginning_may_be_given_up_after_
     assert bool(complaints(ward, "NoJobGivenUp")) == complained
 
 
+@pytest.mark.parametrize(("led_for_s", "complained"), [(1.0, False), (3600.0, True)])
+def test_what_nobody_saw_of_a_shared_end_counts_as_an_attempt(led_for_s: float, complained: bool) -> None:
+    """Who led then died before anything was written, and its nodes were back when the next one looked (seed 1849)."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=2))
+    job = ward.submit("llama", GANG)
+    ward.world.network.cut(GANG[:3], "control", 900.0)
+    ward.until(lambda: not job.live).passes(1200.0)
+    ward.run.brains = [cast(Any, SimpleNamespace(led_since=ward.world.now - led_for_s))]
+    again(ward, job, 2)
+    ward.world.gangs.stop(job, "owner")
+    ward.judge.look()
+    gives_up(ward)
+    assert bool(complaints(ward, "NoJobGivenUp")) is complained
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_what_a_node_prints_after_its_job_was_given_up_explains_nothing(before: bool) -> None:
     """Two failures that nothing explained are enough. A quarter of an hour later a node of the second printed what had

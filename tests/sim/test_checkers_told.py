@@ -205,3 +205,18 @@ def test_who_is_away_after_people_closed_it_is_another_incident(act: str, compla
     for key in ("began", "lost", "over"):
         tells(ward, f"absence.2/{key}", f"2 {key}", case="absence.2")
     assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained
+
+
+@pytest.mark.parametrize(("case", "complained"), [("absence.1", False), ("absence.2", True)])
+def test_that_the_last_one_is_over_is_not_counted_to_the_next_though_that_has_begun(
+    case: str, complained: bool
+) -> None:
+    """Somebody deleted the record, and those who were away were many again in the same pass (seed 50000165)."""
+    ward = unwatched()
+    ward.world.network.cut(names(0, 8), "control", 600.0)
+    tells(ward, "absence.1/began", "1 began", case="absence.1")
+    ward.world.note("person", "absence", act="delete-record", case="absence.1")
+    for key, about in (("absence.2/began", "absence.2"), (f"{case}/over", case), ("absence.2/lost", "absence.2")):
+        tells(ward, key, key, case=about)
+    tells(ward, "absence.2/end", "2 over", case="absence.2")
+    assert any("of one incident" in words for words in complaints(ward, "ToldOnce")) is complained

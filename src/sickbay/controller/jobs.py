@@ -151,7 +151,7 @@ class JobDesk(Asking):
             machines=self._view.machines(nodes) if away else {},
             powerless=tuple(n for n, hides in dark.items() if not hides),
             ending=self._ending(job) if waiting and job else (),
-            outage=self._outage(recovery, away, now) if recovery and waiting else "",
+            outage=self._outage(recovery, job, away, now) if recovery and waiting else "",
             explained=self._explained(nodes) if waiting else {},
             commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
@@ -201,13 +201,14 @@ class JobDesk(Asking):
         over = {name: self._view.causes_over(self._view.nodes.get(name)) for name in nodes}
         return {name: case.id for name, cases in over.items() for case in cases if not case.id.startswith("job=")}
 
-    def _outage(self, r: Recovery, away: Mapping[str, float], now: Now) -> str:
+    def _outage(self, r: Recovery, job: Job | None, away: Mapping[str, float], now: Now) -> str:
         """What its last attempt failed by together with others, or because of something that has a case of its own."""
-        if r.phase is RecoveryPhase.RESTARTING:
+        if r.phase is not RecoveryPhase.RESTARTING:
+            return away_with_many(self._view, r, away, self._records.ledger) or self._outages.of(r.job, now.watch)
+        if not recover.has_ended_again(r, job):
             lost = self._view.out_of_reach(self._outages.ended_on(r.job))
             away = {n: self._since(n, since, now) for n, since in lost.items()}
-            return away_with_many(self._view, r, away, self._records.ledger)
-        return away_with_many(self._view, r, away, self._records.ledger) or self._outages.of(r.job, now.watch)
+        return away_with_many(self._view, r, away, self._records.ledger)
 
     def take_commands(self, commands: Sequence[Command]) -> list[Command]:
         """Keep those about jobs that we look after; the others are returned."""

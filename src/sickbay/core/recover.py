@@ -116,9 +116,15 @@ def _next(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     ended = _by_others(s, r)
     if ended is not None:
         return ended, r
-    if s.paused and r.phase is not P.RUNNING:
+    if s.paused and r.phase is not P.RUNNING and not has_ended_again(r, s.job):
         return _hands_off(s, r, policy, now)
     return RULES[r.phase](s, r, policy, now)
+
+
+def has_ended_again(r: Recovery, job: Job | None) -> bool:
+    """The attempt that we asked for has begun and ended. That is noted in a pause too: what it shared that end with may
+    be over when the pause is (seed 50000113)."""
+    return job is not None and r.phase is P.RESTARTING and job.phase in DEAD and job.attempt > r.attempt
 
 
 def _is_in_line(r: Recovery, job: Job) -> bool:
@@ -135,6 +141,7 @@ def _hands_off(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     assert job is not None
     if r.phase in (P.STALLED, P.STOPPING) and job.phase is JobPhase.RUNNING and _lives_again(r, job):
         return (E.PROGRESSED, f"attempt {job.attempt} runs without our help"), _alive(r, job, now)
+    r = outages.seen(s, r) if r.phase is P.STOPPING else r
     return None, replace(r, refusal=s.paused, deadline=renewed(r, policy, now))
 
 
@@ -348,7 +355,8 @@ def _chosen(s: JobSlice, job: Job, r: Recovery, need: int, policy: JobPolicy, no
 
 
 def _restarting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
-    move, r = _begins(s, outages.known_late(s, r), policy, now)
+    r = r if has_ended_again(r, s.job) else outages.known_late(s, r)  # by then it is about the next one
+    move, r = _begins(s, r, policy, now)
     begun = move is not None and move[0] is not E.REFUSED
     return move, outages.counted(r) if begun else r
 

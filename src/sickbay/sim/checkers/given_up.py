@@ -113,6 +113,8 @@ class NoJobGivenUp(Checker):
         self._away_at: dict[str, float] = {}  # node -> when it went away or booted last
         self._cut_at: dict[str, float] = {}  # job -> when a cut made ranks of it hang
         self._hung: set[str] = set()  # jobs of whose attempt ranks hang by something of their own
+        self._evicted: dict[str, Fact] = {}  # job -> its end by something shared
+        self._ready_at: dict[str, float] = {}  # node -> when it answered again last
 
     def fact(self, fact: Fact) -> None:
         self._victims.fact(fact)
@@ -120,9 +122,13 @@ class NoJobGivenUp(Checker):
         self._note_hung(fact, job)
         if fact.kind in ("not-ready", "boot", "treat-start"):
             self._away_at[fact.node] = fact.t
+        if fact.kind == "ready":
+            self._ready_at[fact.node] = fact.t
         if fact.kind == "place":
             self._explain(job)
+            self._charge_unseen(job)
         if fact.kind == "job-end":
+            self._evicted.pop(job, None)
             what = self._victims.of(job, fact.t)
             evicted = str(fact.detail["why"]).startswith("evicted")
             by_itself = fact.detail["phase"] == "FAILED" and not evicted and what != "power"
@@ -133,6 +139,7 @@ class NoJobGivenUp(Checker):
             elif self.world.jobs[job].spec.managed:
                 self.looked("shared")
                 self._since.setdefault(job, fact.t)
+                self._evicted.update({job: fact} if evicted else {})
 
     def _note_hung(self, fact: Fact, job: str) -> None:
         """Ranks on a node that is ill hang in a whole fabric too. Those that a cut makes hang, do so at once."""
@@ -142,6 +149,17 @@ class NoJobGivenUp(Checker):
             self._hung.add(job)
         if fact.kind == "place":
             self._hung.discard(job)
+
+    def _charge_unseen(self, job: str) -> None:
+        """Who led when it was evicted died before anything was written, and its nodes were back when the next one
+        looked: nobody can know by what it ended (seed 1849)."""
+        end = self._evicted.pop(job, None)
+        led = min((b.led_since for b in self.run.brains if b.led_since is not None), default=0.0)
+        if end is None or led <= end.t:
+            return
+        ended = next(a for a in self.world.jobs[job].attempts if a.n == end.detail["attempt"])
+        if all(self._ready_at.get(name, 0.0) < led for name in ended.nodes):
+            self._note_spent(end, job, True)
 
     def _note_spent(self, fact: Fact, job: str, own: bool) -> None:
         self._explain(job)

@@ -47,6 +47,7 @@ class Incident:
     last: float = float("-inf")  # when nodes were last away together
     over: bool = True
     told: int = 0
+    cases: frozenset[str] = frozenset()
 
     def is_over(self, now: float) -> bool:
         return self.over or now - max(self.last, self.began) > INCIDENT_S
@@ -73,7 +74,7 @@ class ToldOnce(Checker):
         self._rolled: dict[object, set[str]] = defaultdict(set)  # what is rolled out -> nodes that have got it
         self._paused: frozenset[str] = frozenset()  # scopes
         self._resumed: list[tuple[float, str]] = []  # when the pause of a scope was over
-        self._incident, self._absent = Incident(), Absent(judge)
+        self._incident, self._former, self._absent = Incident(), Incident(), Absent(judge)
 
     def fact(self, fact: Fact) -> None:
         self._note_away(fact)
@@ -199,8 +200,11 @@ class ToldOnce(Checker):
         if self._absent.unsettled(posted.at):
             known.last = posted.at
         if "/began" in notice.key and known.is_over(posted.at):
-            self._incident = known = replace(known, began=posted.at, over=False, told=0)
-        known.told += 1
+            self._former = known
+            self._incident = known = replace(known, began=posted.at, over=False, told=0, cases=frozenset())
+        if notice.case in self._former.cases - known.cases:  # that the last one is over, told after the next began
+            known = self._former
+        known.told, known.cases = known.told + 1, known.cases | {notice.case}
         days = int((posted.at - max(known.began, self._born) + KNOWN_S) // DAY_S)
         words = f"people were told {known.told} things of one incident of many nodes, the last: {notice.title}"
         self.expect(known.told <= ABSENCES + days, None, words)
