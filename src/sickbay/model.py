@@ -680,6 +680,7 @@ class Ledger:
     breaker_until: float = 0.0  # watch time
     split_at: float = -1.0  # watch time: who has been away since then or longer is treated alone
     left_at: float = -1.0  # likewise, left to people for `policy.quiet_s`: they closed the case about them
+    left_names: tuple[str, ...] = ()  # who was left to them then; (): too many, or written by an earlier version
     sightings: tuple[Sighting, ...] = ()  # of the last three days, the newest: a slow roll-out outlives a leader
     replaced_at: float = -1.0  # likewise, replaced: a person approved it for all of them, in the case that comes next
     replaced_from: float = -1.0  # whoever was away at this watch time was treated alone, or left to people, even then

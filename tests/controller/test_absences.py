@@ -124,6 +124,16 @@ def test_the_next_one_gets_a_number_of_its_own_though_only_the_archive_knows_of_
     assert "absence.2/began" in [notice.key for notice in about_it(again)]
 
 
+def test_who_goes_away_after_people_closed_a_case_is_none_of_theirs_for_the_next_leader_either() -> None:
+    shift = go(a_shift(), *NAMES[:3]).passes(0.5 * HOUR)
+    orders(shift, "abort")
+    again = go(shift.passes(HOUR), *NAMES[3:8]).passes(10.0).successor().passes(300.0)
+    case = again.case("absence")
+    assert case is not None
+    assert case.absence is not None
+    assert case.absence.names == tuple(NAMES[3:8])
+
+
 def test_a_record_about_them_that_somebody_moves_does_not_leave_those_to_people_who_go_away_next() -> None:
     shift = return_(go(a_shift(), *NAMES[:5]).passes(HOUR), *NAMES[:5]).passes(0.5 * HOUR)
     stored = shift.store.get(NodeRecord, "absence")

@@ -313,14 +313,17 @@ def test_nothing_ends_a_case_that_somebody_has_stopped(stopped: dict[str, bool])
 def test_until_its_case_has_ended_nobody_is_treated_alone_or_left_to_people() -> None:
     ledger, rest = a_ledger(), after(2, 100.0)
     ended = replace(one_case(), absence=rest, phase=Phase.RESOLVED)
-    assert absence.settled(ledger, ended, 3_600.0, 5_000.0) == replace(ledger, split_at=5_000.0 - 10 * MINUTE)
-    assert absence.settled(ledger, replace(ended, held=True), 3_600.0, 5_000.0) == ledger
-    assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 3_600.0, 5_000.0) == ledger
-    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0) == replace(
-        ledger, left_at=5_000.0
+    assert absence.settled(ledger, ended, 3_600.0, 5_000.0, ("n1",)) == replace(ledger, split_at=5_000.0 - 10 * MINUTE)
+    assert absence.settled(ledger, replace(ended, held=True), 3_600.0, 5_000.0, ("n1",)) == ledger
+    assert absence.settled(ledger, replace(ended, absence=after(0, 100.0)), 3_600.0, 5_000.0, ("n1",)) == ledger
+    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0, ("n1",)) == replace(
+        ledger, left_at=5_000.0, left_names=("n1",)
     )
+    assert absence.settled(ledger, replace(ended, phase=Phase.DISMISSED), 3_600.0, 5_000.0, ()) == ledger
+    crowd = [f"n{n}" for n in range(absence.LEFT_MOST + 1)]
+    assert absence.left_to_people(ledger, 5_000.0, crowd) == replace(ledger, left_at=5_000.0)
     exchanged = absence.settled(
-        ledger, replace(ended, absence=replace(rest, decided=90.0), approved=(Verb.REPLACE,)), 3_600.0, 5_000.0
+        ledger, replace(ended, absence=replace(rest, decided=90.0), approved=(Verb.REPLACE,)), 3_600.0, 5_000.0, ("n1",)
     )
     assert (exchanged.split_at, exchanged.replaced_at, exchanged.replaced_scope) == (90.0, 90.0, rest.scope)
 

@@ -54,6 +54,7 @@ def test_one_that_is_named_as_having_gone_after_that_is_not_left_to_people(
     left = a_ledger(left_at=50.0)
     assert memories.went_later(name, replace(CUT, since=since), left) is later
     assert not memories.went_later(name, None, left)
+    assert memories.went_later(name, None, replace(left, left_names=("n1",))) is (name != "n1")
     seen = memories.away_since(None, left, QUIET_S, 90.0, has_answered=False, went_later=later)
     assert seen == (90.0 if later else 50.0)
 

@@ -135,7 +135,7 @@ class Absences:
         if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
             self._let_people_have_it(deleted.id, now)
         case = self._case()
-        if case is None and self._found and not self._unkept() and stories.is_cut_short(self._record(), now.watch):
+        if case is None and self._found and not self._unkept() and self._is_cut_short(now):
             self._let_people_have_it(f"{core.NAME}.{self._record().last_n}", now)  # deleted while nobody led
         if not self._view.away and case is None and not self.members:
             self._close_story(now)
@@ -168,6 +168,16 @@ class Absences:
         else:  # nobody, or only those who are left to people or treated alone
             self._close_story(now)
         self._count(everybody, now)
+
+    def _is_cut_short(self, now: Now) -> bool:
+        """Those who are many still are counted anew: whether a case was deleted, or never written by one who died just
+        then, the record does not say, and people had heard of none (seed 50000229)."""
+        if not stories.is_cut_short(self._record(), now.watch):
+            return False
+        self._stamp(now)
+        return not core.scope_of(
+            [a for a in self._away(now) if not a.held], self._view.members, self._settings.controller
+        )
 
     def _remember(self) -> None:
         """What people said of them outlives a Ledger that somebody deletes."""
@@ -362,7 +372,7 @@ class Absences:
         """Somebody deleted its record: a cancel. The record about absences carries the word of it."""
         story, record = self._story(), stories.written(self._record(), None)
         self.over, self._seen, self._told = "", (), None
-        self._records.put_ledger(core.left_to_people(self._records.ledger, now.watch))
+        self._records.put_ledger(core.left_to_people(self._records.ledger, now.watch, self._view.away))
         told = words.deleted(case, story, now.wall)
         self._unsaid[told.key] = ("record", core.NAME, told)
         self._records.put_record(replace(record, notices=keeping.owed(record.notices, (told,))))
@@ -370,7 +380,8 @@ class Absences:
     def ended(self, case: Case, now: Now) -> None:
         """Its case is closed. Not before that, who is away now is treated alone, or left to people."""
         self.over, self._seen = "", ()
-        ledger = core.settled(self._records.ledger, case, self._settings.policy.quiet_s, now.watch)
+        quiet_s, away = self._settings.policy.quiet_s, self._view.away
+        ledger = core.settled(self._records.ledger, case, quiet_s, now.watch, away)
         if ledger != self._records.ledger:
             self._records.put_ledger(ledger)
 

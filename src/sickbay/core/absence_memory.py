@@ -41,8 +41,11 @@ def away_since(
 
 
 def went_later(name: str, absence: Absence | None, ledger: Ledger) -> bool:
-    """Is it named in the open case about those who went away after people had closed one? The next leader took it for
-    one of those that were left to them: its case was over, "all are back", and nobody looked after it (seed 836)."""
+    """Is it on record that it was not among those whom people were left with: they are named, or it is, in the open
+    case about those who went away since? The next leader took it for one of them: its case was over, "all are back",
+    and nobody looked after it (seeds 836, 50000229)."""
+    if ledger.left_names:
+        return name not in ledger.left_names
     return absence is not None and name in absence.names and absence.since > ledger.left_at
 
 

@@ -104,9 +104,9 @@ def ended_at(past: Sequence[Past], let_go: float) -> float:
 
 
 def is_cut_short(record: NodeRecord, now: float) -> bool:
-    """Asked by a new leader where no case is open: the last one has not ended, and its story goes on. So somebody
-    deleted it while nobody led. Not at once: whoever dies, or is refused, between the record and the case leaves the
-    same behind, and nodes were left to people who had heard of nothing (seeds 50000769, 1239)."""
+    """Asked by a new leader where no case is open and who is away is not many: the last one has not ended, and its
+    story goes on. So somebody deleted it while nobody led. Not at once: whoever dies, or is refused, between the record
+    and the case leaves the same behind, and nodes were left to people who had heard of nothing (50000769, 1239)."""
     story = read(record)
     opened = max(story.began, story.opened) if story is not None else now
     return ended_at(record.past, NEVER) < opened < now - WRITTEN_S
