@@ -19,7 +19,7 @@ NEWS = 1_000  # passes an hour for what happens and for deadlines; a stormy hour
 FUTILE = 5  # times as many as an hour may have: the seed is not played to its end
 
 
-class NeverRests(Exception):
+class NeverRests(AssertionError):
     """There is no end of it: what was said so far is all that can be said of this seed."""
 
 
