@@ -20,7 +20,6 @@ from sickbay.errors import AlreadyExists, Unreadable
 from sickbay.model import Case, Command, Ledger, NodeRecord, Pause, Phase, Recovery
 from sickbay.sim import shape, storm
 from sickbay.sim.checkers import ALL, PENDING, Judge, branch_of
-from sickbay.sim.checkers.haste import NeverRests
 from sickbay.sim.checkers.people import DEADLINES
 from sickbay.sim.drawn import calm_s, draw
 from sickbay.sim.run import Brain, SimRun
@@ -49,6 +48,10 @@ class Verdict:
     settings: tuple[str, ...] = ()  # what was drawn
     pending: tuple[str, ...] = ()  # what checkers say that are not counted yet
     weather: Mapping[str, int] = field(default_factory=dict)  # what was drawn, and how often it found a target
+
+
+class Futile(Exception):
+    """A brain turns in a circle: the seed is not played to its end."""
 
 
 class Trial:
@@ -124,6 +127,8 @@ class Trial:
             if brain.controller is not None and self.mood.strikes(self.mood.swarm.pause / 10):
                 brain.next_turn = self.world.now + self.mood.rng.uniform(30.0, 1200.0)  # stopped, then goes on
                 return
+            if self.judge.is_futile:
+                raise Futile
             try:
                 turn()
             except Crash:
@@ -282,7 +287,7 @@ def play(
     trial = Trial(seed, weather, soak=soak, all_checkers=all_checkers)
     try:
         return trial.play()
-    except NeverRests:
+    except Futile:
         return trial.verdict()
     except Exception as error:  # whatever it is, the seed that shows it is the answer
         import traceback

@@ -65,6 +65,7 @@ class Judge:
     ended: tuple[Case, ...] = ()  # the newest that have ended
     diary: Diary = field(init=False)
     told: Told = field(init=False)
+    is_futile: bool = False  # a circle without an end: what was said so far is all that can be said of this seed
     watched: float = 0.0  # seconds in which somebody led, a gap counted as the longest sleep between two passes
     _turned: float = float("inf")  # when the last turn was
     _read: int = 0
