@@ -201,8 +201,8 @@ class ToldOnce(Checker):
             known.last = posted.at
         if "/began" in notice.key and known.is_over(posted.at):
             self._former = known
-            self._incident = known = replace(known, began=posted.at, over=False, told=0, cases=frozenset())
-        if notice.case in self._former.cases - known.cases:  # that the last one is over, told after the next began
+            self._incident = known = replace(known, began=posted.at, over=False, told=0, cases=frozenset({notice.case}))
+        elif notice.case in self._former.cases - known.cases:  # that the last one is over, told after the next began
             known = self._former
         known.told, known.cases = known.told + 1, known.cases | {notice.case}
         days = int((posted.at - max(known.began, self._born) + KNOWN_S) // DAY_S)
