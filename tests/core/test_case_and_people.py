@@ -500,6 +500,34 @@ def test_a_cancel_asks_that_what_was_sent_be_taken_back_and_says_what_became_of_
     )
 
 
+@pytest.mark.parametrize("said", [Lost("it had not begun"), Unguarded("not empty"), Refuted("it is ready")])
+def test_what_a_cancel_took_back_before_it_had_begun_is_no_rung_tried(said: Outcome) -> None:
+    """The next case of the node took it for a relapse, and treated above it (f12.py of the second attack)."""
+    bed = at(Phase.REPAIRING).is_sent().commands("abort").answers(said)
+    assert bed.asks is Verb.RELEASE
+    assert bed.answers().phase is Phase.DISMISSED
+    assert bed.case.rungs_tried == ()
+    assert [p.rung for p in bed.record.past] == [None]
+
+
+def test_a_treatment_that_had_begun_when_its_case_was_cancelled_was_tried() -> None:
+    bed = at(Phase.REPAIRING).is_sent().commands("abort").answers(Done("booted")).answers()
+    assert [p.rung for p in bed.record.past] == [Verb.REBOOT]
+
+
+def test_a_treatment_that_was_never_sent_when_its_case_was_cancelled_was_not_tried() -> None:
+    bed = at(Phase.REPAIRING).commands("abort").answers()
+    assert bed.phase is Phase.DISMISSED
+    assert [p.rung for p in bed.record.past] == [None]
+
+
+def test_a_cancelled_case_leaves_the_rung_that_was_tried_before_the_one_that_was_taken_back() -> None:
+    bed = at(Phase.REPAIRING).answers(Failed("no boot"))
+    assert bed.grants().phase is Phase.REPAIRING
+    bed.is_sent().commands("abort").answers(Lost("it had not begun")).answers()
+    assert [p.rung for p in bed.record.past] == [Verb.REBOOT]
+
+
 def test_nothing_is_said_to_be_under_way_any_more_once_a_cancelled_treatment_has_ended() -> None:
     """A case that rested with a person told them so two hours after the reboot (seed 1462)."""
     bed = at(Phase.REPAIRING).is_sent().commands("abort")

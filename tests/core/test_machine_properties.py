@@ -97,7 +97,8 @@ def test_the_rung_goes_down_only_by_a_retry_or_when_it_was_not_tried(phase: Phas
         moved = step(case, event)
         if moved is None:
             continue
-        unsent = event is Event.REJOINED and case.pending is not None and not case.pending.sends
+        let_go = event in (Event.REJOINED, Event.CANCELLED)
+        unsent = let_go and case.pending is not None and not case.pending.sends
         refused = case.phase is Phase.REPAIRING and (
             unsent or event in (Event.UNGUARDED, Event.UNREACHABLE, Event.CLEARED, Event.EXHAUSTED)
         )

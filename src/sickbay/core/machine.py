@@ -256,18 +256,39 @@ def _undelivered(case: Case, event: Event) -> Undelivered | None:
 
 
 def _was_refused(case: Case, event: Event) -> bool:
-    """It was not let in at the door, never arrived, or was not sent before the node came back: it was not tried."""
-    unsent = event is E.REJOINED and case.pending is not None and not case.pending.sends
+    """It was not let in at the door, never arrived, or was not sent before the node came back or people let it go: it
+    was not tried."""
+    unsent = event in (E.REJOINED, E.CANCELLED) and case.pending is not None and not case.pending.sends
     return case.phase is P.REPAIRING and (unsent or event in (E.UNGUARDED, E.UNREACHABLE, E.CLEARED, E.EXHAUSTED))
 
 
 def _rung(case: Case, event: Event) -> Verb | None:
     if event is E.RETRIED or case.rung is None:
         return None
-    if not _was_refused(case, event):
-        return case.rung
-    weaker = TREATMENTS[: TREATMENTS.index(case.rung)]
-    return weaker[-1] if weaker else None  # so the refused rung is the next one again
+    return _below(case.rung) if _was_refused(case, event) else case.rung
+
+
+def _below(rung: Verb) -> Verb | None:
+    """So a rung that was refused is the next one again."""
+    weaker = TREATMENTS[: TREATMENTS.index(rung)]
+    return weaker[-1] if weaker else None
+
+
+def not_begun(case: Case) -> Case:
+    """What a cancelled case had sent was not done to the node: it was not tried. The next case of the node took it for
+    a rung that had not helped, and rebooted where a reset would have done (f12.py of the second attack)."""
+    tried = case.rungs_tried
+    if case.unfinished is None or tried[-1:] != (case.unfinished.verb,):
+        return case
+    rung = case.rung if case.rung is not tried[-1] else _below(tried[-1])
+    return replace(case, rung=rung, rungs_tried=tried[:-1])
+
+
+def rung_tried(case: Case) -> Verb | None:
+    """The strongest rung tried, up to where it stands: that may be one that only lies below what was not delivered."""
+    rung = case.rung
+    tried = [v for v in case.rungs_tried if rung is not None and TREATMENTS.index(v) <= TREATMENTS.index(rung)]
+    return max(tried, key=TREATMENTS.index, default=None)
 
 
 def may_be_refuted(case: Case) -> bool:

@@ -414,6 +414,7 @@ def _noted_end(turn: Turn, case: Case, outcome: Done | Failed | Lost | Unguarded
     undone = isinstance(outcome, Lost | Unguarded | Refuted)
     words = f"{case.unfinished.verb} was not done to the node" if undone else f"{case.unfinished.verb} had begun"
     event = "WITHDRAWN" if undone else "ENDED"
+    case = machine.not_begun(case) if undone else case
     return machine.note(case, event, at=turn.ctx.now.wall, by="sickbay", why=f"{words}: {said}" if said else words)
 
 

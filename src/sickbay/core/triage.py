@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sickbay.catalog import Catalog
-from sickbay.core import absence, plan, quiet, suspicion, witness
+from sickbay.core import absence, machine, plan, quiet, suspicion, witness
 from sickbay.core import diagnose as diagnosing
 from sickbay.core.frozen import replace
 from sickbay.core.witness import Ceilings
@@ -415,7 +415,7 @@ def close(record: NodeRecord, case: Case, policy: Policy, *, now: float, at: flo
     last = case.journal[-1].event if case.journal else ""
     flap = not case.rungs_tried and not case.cancelled and not case.alive and last in ("CLEARED", "DONE")
     past = tuple(
-        Past(case.id, d.fault, d.part, case.rung if case.rungs_tried else None, case.phase.value, flap, now, at)
+        Past(case.id, d.fault, d.part, machine.rung_tried(case), case.phase.value, flap, now, at)
         for d in case.diagnoses
     )
     left = {key: until for key, until in record.quiet.items() if until > now}
