@@ -12,8 +12,9 @@ import pytest
 
 from sickbay.controller import desk
 from sickbay.core import decide
-from sickbay.model import Command, NodeRecord, Pause, Verb
+from sickbay.model import Case, Command, NodeRecord, Pause, Verb
 from sickbay.settings import Limit
+from sickbay.stores.memory import MemoryStore
 from tests.controller.door import Shift
 from tests.controller.test_absences import HOUR, MINUTE, NAMES, a_shift, about_it, go, return_, treated
 from tests.stores.conftest import SPOILERS
@@ -203,6 +204,107 @@ def test_who_goes_away_while_the_case_cannot_be_read_is_one_of_many(
     is_left_alone(shift, *LATER)
     spoiler.mend(case if about == "Case" else record.value)
     is_left_alone(shift.passes(2 * HOUR), *LATER)
+
+
+unread = pytest.mark.parametrize("about", ["Case", "NodeRecord"])
+
+
+class Spoilt:
+    """Its case, or the record that remembers it, cannot be read until somebody mends it."""
+
+    def __init__(self, shift: Shift, about: str) -> None:
+        case, record = shift.case("absence"), shift.store.get(NodeRecord, "absence")
+        assert case is not None
+        assert record is not None
+        self.value, self.spoiler = case if about == "Case" else record.value, SPOILERS["memory"](shift.store)
+        self.spoiler.spoil(self.value)
+
+    def mend(self) -> None:
+        self.spoiler.mend(self.value)
+
+
+def mostly_back(about: str) -> tuple[Shift, Spoilt]:
+    """Eight of ten were back when it could be read last, and the other two minutes later."""
+    ten = NAMES[:10]
+    shift = return_(go(wide(), *ten).passes(20 * MINUTE), *ten[:8]).passes(5 * MINUTE)
+    spoilt = Spoilt(shift, about)
+    return return_(shift.passes(5 * MINUTE), *ten).passes(HOUR), spoilt
+
+
+@unread
+def test_who_goes_away_while_it_cannot_be_read_is_not_the_rest_of_those_who_went_before(about: str) -> None:
+    """Two were rebooted in the second in which the third of them was back (f2.py of the second attack)."""
+    shift, spoilt = mostly_back(about)
+    go_one_by_one(shift, *LATER[:3]).passes(10 * MINUTE)
+    spoilt.mend()
+    return_(shift.passes(5 * MINUTE), LATER[2]).passes(3 * HOUR)
+    assert treated(shift) == set()
+    return_(shift, *LATER).passes(HOUR)
+    assert shift.case("absence") is None
+
+
+@unread
+def test_a_straggler_has_its_whole_time_again_when_the_case_can_be_read(about: str) -> None:
+    shift = return_(go(wide(), *FIRST).passes(20 * MINUTE), *FIRST[:4]).passes(20 * MINUTE)
+    spoilt = Spoilt(shift, about)
+    shift.passes(8 * MINUTE)
+    spoilt.mend()
+    is_left_alone(shift.passes(28 * MINUTE), FIRST[4])
+    assert treated(shift.passes(30 * MINUTE)) == {FIRST[4]}
+
+
+def test_a_leader_who_finds_its_time_long_over_gives_the_rest_their_whole_time_again() -> None:
+    """Who led before him could not read the record, and so wrote down nothing of what he saw."""
+    shift = return_(go(wide(), *FIRST).passes(20 * MINUTE), *FIRST[:4]).passes(5 * MINUTE)
+    spoilt = Spoilt(shift, "NodeRecord")
+    shift = return_(shift.passes(5 * MINUTE), *FIRST).passes(2 * HOUR)
+    shift.controller.abandon()
+    go(shift, FIRST[4])
+    spoilt.mend()
+    is_left_alone(shift.successor().passes(25 * MINUTE), FIRST[4])
+
+
+def names_commands(shift: Shift) -> list[str]:
+    """The notices about absent nodes that say what people may decide."""
+    return [n.key for n in shift.pager.told if "sickbay case split absence.1" in n.body]
+
+
+@unread
+def test_once_it_can_be_read_again_people_hear_what_they_may_decide_and_each_day_after_that(about: str) -> None:
+    """What is lost was told while it could not be read, and then nothing for days (f1.py of the second attack)."""
+    shift = go(wide(), *FIRST).passes(20 * MINUTE)
+    spoilt = Spoilt(shift, about)
+    shift.passes(2 * HOUR)
+    assert names_commands(shift) == ["absence.1/began"]
+    spoilt.mend()
+    shift.passes(MINUTE)
+    readable = [*names_commands(shift)]
+    assert readable == ["absence.1/began", "absence.1/readable/2"]
+    shift.passes(49 * HOUR)
+    assert names_commands(shift) == [*readable, "absence.1/day-1", "absence.1/day-2"]
+
+
+@unread
+def test_where_people_heard_the_commands_nothing_is_said_when_it_can_be_read_again(about: str) -> None:
+    shift = go(wide(), *FIRST).passes(20 * MINUTE)
+    spoilt = Spoilt(shift, about)
+    shift.passes(20 * MINUTE)
+    spoilt.mend()
+    shift.passes(2 * HOUR)
+    assert names_commands(shift) == ["absence.1/began", "absence.1/lost"]
+
+
+def test_who_removes_the_case_that_cannot_be_read_has_closed_it_and_hears_nothing_else() -> None:
+    shift = go(wide(), *FIRST).passes(20 * MINUTE)
+    Spoilt(shift, "Case")
+    shift.passes(2 * HOUR)
+    before = len(about_it(shift))
+    assert isinstance(shift.store, MemoryStore)
+    shift.store.lose(Case, "absence.1")
+    told = [n.key for n in about_it(shift.passes(10 * MINUTE))[before:]]
+    assert told == ["absence.1/over"]
+    assert names_commands(shift) == ["absence.1/began"]
+    assert shift.case("absence") is None
 
 
 def test_who_goes_away_while_the_decision_about_the_case_raises_is_one_of_many(monkeypatch: Any) -> None:

@@ -142,6 +142,33 @@ def ending(absent: Absence, approved: tuple[Verb, ...], now: float, **case: Any)
     return absence.ending(replace(one_case(), absence=absent, approved=approved, **case), now)
 
 
+def taken_up(stored: Absence, kept: Absence | None, now: float = 9_000.0) -> Absence:
+    cases = [replace(one_case(), absence=absent) if absent else None for absent in (stored, kept)]
+    assert cases[0] is not None
+    found = absence.taken_up(cases[0], cases[1], now).absence
+    assert found is not None
+    return found
+
+
+def test_what_was_counted_while_its_record_could_not_be_read_counts_and_what_people_decided_before() -> None:
+    stored = replace(after(2, 1_000.0), split=True, decided=500.0)
+    kept = replace(after(3, 8_000.0), most=3, mostly_back=7_000.0)
+    assert taken_up(stored, kept) == replace(kept, split=True, decided=500.0, mostly_back=None)
+
+
+def test_where_nobody_was_away_with_many_meanwhile_all_were_back_and_each_time_limit_begins_anew() -> None:
+    found = taken_up(after(2, 1_000.0), None)
+    assert (found.fewest, found.returned, found.mostly_back, found.all_back) == (0, 9_000.0, None, None)
+
+
+def test_a_case_whose_time_was_over_long_ago_was_passed_over_unless_somebody_has_stopped_it() -> None:
+    case = replace(one_case(), absence=replace(after(2, 1_000.0), mostly_back=1_000.0, pause=0.0))
+    due = 1_000.0 + absence.MOSTLY_S
+    assert not absence.was_passed_over(case, due + 60.0)
+    assert absence.was_passed_over(case, due + 3_600.0)
+    assert not absence.was_passed_over(replace(case, held=True), due + 3_600.0)
+
+
 def test_the_case_rests_with_a_person_names_twenty_and_plans_nothing() -> None:
     case = one_case(40)
     assert (case.phase, case.plan.rungs, case.pending) == (Phase.ESCALATED, (), None)

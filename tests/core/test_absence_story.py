@@ -47,6 +47,13 @@ def test_after_the_beginning_people_hear_of_it_after_an_hour_and_then_once_a_day
     assert news(replace(BEGAN, day=1), 100.0 + 1.5 * DAY) == UNTOLD
 
 
+def test_a_first_word_that_comes_days_late_is_that_of_its_day_and_the_next_follows_a_day_later() -> None:
+    """It was taken for that of the first hour, and the next was due in the past: nobody heard of it for days."""
+    late = Story(0.0)
+    assert news(late, 2.5 * DAY) == 2
+    assert next_news(replace(late, day=2)) == 3 * DAY
+
+
 def test_when_they_go_away_for_the_third_time_people_hear_it_at_once() -> None:
     twice = again(BEGAN, 8)
     assert news(twice, 200.0) == UNTOLD

@@ -10,6 +10,7 @@ import pytest
 
 from sickbay.model import Case, Command, JobPhase, NodeRecord, Recovery, RecoveryPhase
 from sickbay.settings import JobPolicy, Limit, Policy
+from sickbay.sim import backup
 from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Ward, a_policy, names
 
@@ -788,3 +789,51 @@ def test_a_node_that_answers_again_and_falls_ill_is_exchanged_only_with_a_word_o
     w.passes(4 * HOUR)
     assert w.treatments() == []
     assert "REPLACE waits for a person's word" in w.story_of("node-0003")
+
+
+def mostly_back_and_unread(store: MemoryStore, kind: type, key: str) -> Ward:
+    """Eight of ten are back when the record becomes unreadable, the other two soon after."""
+    w = Ward(14, policy=Policy(max_verb="REPLACE", approval=()), store=store)
+    w.passes(600.0)
+    cut = w.world.network.cut(names(0, 10), "control")
+    w.passes(900.0)
+    w.world.network.mend(cut, names(0, 8))
+    w.passes(300.0)
+    backup.written_by_a_newer(store, kind, key)
+    w.passes(300.0)
+    w.world.network.mend(cut)
+    return w.passes(HOUR)
+
+
+@pytest.mark.parametrize(("kind", "key"), [(NodeRecord, "absence"), (Case, "absence.1")])
+def test_an_absence_that_can_be_read_again_does_not_take_others_for_those_it_knew(kind: type, key: str) -> None:
+    store = MemoryStore()
+    w = mostly_back_and_unread(store, kind, key)
+    cuts = []
+    for name in ("node-0012", "node-0010", "node-0011"):
+        cuts.append(w.world.network.cut([name], "control"))
+        w.passes(240.0)
+    w.passes(160.0)
+    backup.written_by_a_newer(store, kind, key, newer=False)
+    w.passes(300.0)
+    for cut in cuts:
+        w.world.network.mend(cut)
+        w.passes(1_500.0)
+    assert w.treatments() == []
+    w.ends_well()
+
+
+@pytest.mark.parametrize(("kind", "key"), [(NodeRecord, "absence"), (Case, "absence.1")])
+def test_people_hear_what_they_may_decide_once_the_record_of_an_absence_is_mended(kind: type, key: str) -> None:
+    store = MemoryStore()
+    w = Ward(16, policy=Policy(max_verb="REPLACE", approval=()), store=store)
+    w.passes(600.0)
+    w.world.network.cut(names(0, 5), "power")
+    w.passes(1_200.0)
+    backup.written_by_a_newer(store, kind, key)
+    w.passes(2 * HOUR)
+    backup.written_by_a_newer(store, kind, key, newer=False)
+    w.passes(48 * HOUR)
+    told = [n.key for n in w.run.mailbox.notices if "sickbay case split absence.1" in n.body]
+    assert told == [f"absence.1/{what}" for what in ("began", "readable/2", "day-1", "day-2")]
+    assert w.judge.violations == []

@@ -51,6 +51,7 @@ class Absences:
         self._told: stories.Story | None = None  # where its record cannot be read
         self._let_go = float("-inf")  # watch time at which a case ended that could not be kept
         self._kept: Case | None = None  # its case, where that cannot be written
+        self._unanswerable = False  # the last word about it named no command, for none would have been heard
         self.over = ""  # why its case has ended by itself, until that is written
         self.due: float | None = None  # watch time of the next look that time alone makes necessary
 
@@ -131,7 +132,12 @@ class Absences:
     def look(self, now: Now) -> None:
         """Count who is away; open, widen or end the one case about them."""
         self._remember()
-        self._take_up()
+        self._take_up(now)
+        self._look(now)
+        if self._unkept():
+            self._kept = self._case()
+
+    def _look(self, now: Now) -> None:
         if (deleted := self._view.lost.pop(core.NAME, None)) is not None:  # somebody deleted its record: a cancel
             self._let_people_have_it(deleted.id, now)
         case = self._case()
@@ -144,6 +150,8 @@ class Absences:
             return
         if self._found and case is not None and case.absence is not None:
             self._doubt(proved.rebooted(case.absence.boots, self._view.nodes.values()))
+            if core.was_passed_over(case, now.watch):
+                case = core.taken_up(case, None, now.watch)
         self._stamp(now)
         self._take_back(now)
         if len(self._absentees) > len(self._view.away):
@@ -333,6 +341,7 @@ class Absences:
     def _telling(self, case: Case, notice: Notice, what: str) -> Case:
         assert case.absence is not None
         self._unsaid[notice.key] = ("node", case.node, notice)
+        self._unanswerable = bool(self._unkept())
         told = replace(case.absence, told=(*case.absence.told, what))
         return replace(case, absence=told, notices=(*case.notices, notice)[-8:])
 
@@ -343,22 +352,44 @@ class Absences:
         one = self._view.off.nodes.get(core.NAME)
         return f"{one.name} in {one.where}" if one is not None else ""
 
-    def _take_up(self) -> None:
+    def _take_up(self, now: Now) -> None:
         """It can be written again: people know of this case, and were told of its nodes anew in another (seed 496)."""
         stored, kept = self._view.cases.get(core.NAME), self._kept
         if self._unkept():
-            self._kept = self._case()
-        elif stored is not None:
-            self._kept = kept if stored.version == UNWRITTEN else None  # until it is
-        elif kept is not None and self._told is not None:
-            self._kept = kept if self._is_written_at_last(kept, self._told) else None
+            return
+        if core.NAME in self._view.lost:  # somebody removed it instead: people have it
+            self._kept, self._unanswerable = None, False
+        elif stored is not None and stored.version != UNWRITTEN:
+            self._go_on_with(stored.value, now)
+        elif stored is None and kept is not None and self._told is not None:
+            self._kept = kept if self._is_written_at_last(kept, self._told, now) else None
 
-    def _is_written_at_last(self, kept: Case, story: stories.Story) -> bool:
+    def _go_on_with(self, stored: Case, now: Now) -> None:
+        """It had been on record all the time, as it stood when that could be read last. What is decided about it may be
+        dropped until it is written (seed 1528)."""
+        if core.NAME not in self._view.read_again:
+            self._kept, self._unanswerable = None, False
+        elif stored.absence is not None:
+            story = self._told or self._story() or stories.of_old(stored.absence)
+            self._write_again(core.taken_up(stored, self._kept, now.watch), story, now)
+
+    def _write_again(self, case: Case, story: stories.Story, now: Now) -> None:
+        """With what people have heard of it meanwhile, and the word that they may decide now: nothing else would look
+        at it again, or tell them of it, for days (f1.py of the second attack)."""
+        self._seen, self._told = (), story
+        if self._unanswerable and case.absence is not None and case.absence.count:
+            told = words.readable(case, case.absence, now.wall)
+            self._unsaid[told.key] = ("node", core.NAME, told)
+            case = replace(case, notices=(*(n for n in case.notices if n.key != told.key), told)[-8:])
+        self._records.put_case(case, False, ())
+        self._records.put_record(stories.written(self._record(), story))
+
+    def _is_written_at_last(self, kept: Case, story: stories.Story, now: Now) -> bool:
         record, number = self._record(), rebuild.numbers((kept.id,))[core.NAME]
         if self._records.last_ended(core.NAME) >= number:  # whoever wrote what could not be read has used that up
             return False
         self._records.put_record(stories.written(replace(record, last_n=max(record.last_n, number)), story))
-        self._records.put_case(replace(kept, record=None), False, ())
+        self._write_again(replace(kept, record=None), story, now)
         return True
 
     def _drop(self, case: Case, now: Now) -> None:

@@ -285,6 +285,7 @@ class Records:
         self._drafts = {name: draft for name, draft in self._drafts.items() if not self._is_left_alone(draft)}
         for name in before.nodes.keys() - view.off.nodes.keys():
             self._reload_node(name)
+            view.read_again.add(name)  # also what is no node: the case about many that are away has a time limit too
         for job in before.jobs.keys() - view.off.jobs.keys():
             self._reload_job(job)
         if before.parts.keys() != view.off.parts.keys():

@@ -398,6 +398,26 @@ def _stragglers_until(absence: Absence, now: float) -> float:
     return min(now, max(back_since, now - LATELY_S))
 
 
+def was_passed_over(case: Case, now: float) -> bool:
+    """Its time ended long ago, and nobody saw that: whoever led could not write it (as machine.was_passed_over)."""
+    return case.absence is not None and not machine.is_frozen(case) and is_due(case.absence, now - machine.LATE_S)
+
+
+def taken_up(stored: Case, kept: Case | None, now: float) -> Case:
+    """The case as it stands when its record can be read again: what people decided is on record, who is away is what
+    was counted in memory meanwhile (`kept`), and a time limit begins anew. Eight of ten were back when it could be read
+    last, all were soon after, and the next three who went away were taken for the rest of the ten: two of them were
+    rebooted in the second in which the third was back (f2.py of the second attack)."""
+    known = stored.absence
+    if known is None:
+        return stored
+    if kept is not None and kept.absence is not None:
+        fresh = replace(kept.absence, split=known.split, decided=known.decided)
+    else:  # nobody was away with many
+        fresh = replace(known, fewest=0, returned=now, all_back=None)
+    return replace(stored, absence=replace(fresh, mostly_back=None))
+
+
 def settled(ledger: Ledger, case: Case, quiet_s: float, now: float, away: Collection[str]) -> Ledger:
     """What the end of its case leaves in the Ledger: who is left to people, or treated alone, from now on."""
     if case.phase is Phase.DISMISSED:

@@ -87,10 +87,11 @@ def _is_taken_up(before: Absence, after: Absence, now: float) -> bool:
 
 
 def news(story: Story, now: float) -> int:
-    """The day of it that people are told of now, 0 for the first word after the beginning; UNTOLD if they know."""
-    if story.day == UNTOLD:
-        return 0 if story.times >= OFTEN or now >= story.began + LOST_S else UNTOLD
+    """The day of it that people are told of now, 0 for the first word after the beginning; UNTOLD if they know. That
+    first word may come days late, where nobody could read what it is about: the next is still that of the next day."""
     days = int((now - story.began) // DAY_S)
+    if story.day == UNTOLD:
+        return days if story.times >= OFTEN or now >= story.began + LOST_S else UNTOLD
     return days if days > story.day else UNTOLD
 
 

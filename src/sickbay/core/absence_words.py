@@ -81,6 +81,15 @@ def comes_and_goes(
     return Notice(f"{case.id}/comes-and-goes/{day}", "urgent", title, "\n".join(filter(None, body)), case.id, at)
 
 
+def readable(case: Case, absence: Absence, at: float) -> Notice:
+    """The last word about it named no command, for its record could not be read. About that record, as the word that it
+    could not be: it counts in no incident."""
+    away = f"{_nodes(absence.count)} {'is still away' if absence.count == 1 else 'are still away together'}"
+    body = f"{away}{_which(absence)}. Its record can be read again: commands are heard.\n{_choices(case, '')}"
+    key = f"{case.id}/readable/{len(absence.told)}"
+    return Notice(key, "urgent", f"{case.id} can be decided about again: {away}", body, "", at)
+
+
 def left(case: Case, absence: Absence, why: str, at: float) -> Notice | None:
     """A person closed it. Nothing where people heard nothing in this case: it is the return of what they know."""
     return left_to_people(case.id, absence.most, why, at) if absence.told else None
