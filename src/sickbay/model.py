@@ -629,7 +629,7 @@ class NodeRecord:
 class Part:
     """A GPU by serial: where it lived, what happened to it. A condemned part is refused when it reappears."""
 
-    serial: str
+    serial: str  # its UUID where the board has no serial that is its alone
     uuid: str = ""
     nodes: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
@@ -637,6 +637,8 @@ class Part:
     strikes: int = 0
     cluster: str = ""
     schema: int = 1
+    unseen: tuple[str, ...] = ()  # machines whose GPUs nobody knew then: should one show it, it never left that one
+    pardoned: str = ""  # who lifted the last verdict, and why
 
 
 @dataclass(frozen=True, slots=True)

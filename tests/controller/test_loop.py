@@ -546,24 +546,52 @@ def test_a_driver_that_makes_a_third_of_the_fleet_sick_treats_no_node() -> None:
 # --- parts and machines -----------------------------------------------------------------------------------------------
 
 
-def test_a_part_that_left_with_its_machine_is_refused_when_it_reappears() -> None:
-    node = a_node(gpus=(a_gpu("S1"),))
-    shift = on_duty(node, a_node("n2"))
-    sick = a_finding("smi.remap-failed", part="S1")
-    shift.door.shows("n1", findings=(sick,))
+def sent_away(*others: Node) -> Shift:
+    """The machine of n1 was replaced for its GPU S1; nothing else is replaced any more."""
+    shift = on_duty(a_node(gpus=(a_gpu("S1"),)), *others)
+    shift.door.shows("n1", findings=(a_finding("smi.remap-failed", part="S1"),))
     shift.passes(HOUR)
-    stored = shift.store.get(Part, "S1")
-    assert stored is not None
-    assert stored.value.condemned
     shift.door.shows(
         "n1", instance="i-new", uid="u-new", boot_id="b-new", findings=(), gpus=(), cordoned=False, mark=""
     )
     shift.passes(60.0)
     shift.door.says[Verb.REPLACE] = busy
-    shift.door.shows("n2", gpus=(a_gpu("S1"),))
+    return shift
+
+
+def test_a_part_that_left_with_its_machine_is_refused_when_it_reappears() -> None:
+    shift = sent_away(a_node("n2"))
+    stored = shift.store.get(Part, "S1")
+    assert stored is not None
+    assert stored.value.condemned
+    shift.door.shows("n2", instance="i-2b", uid="u-2b", boot_id="b-2b", gpus=(a_gpu("S1"),))
     case = shift.passes(60.0).case("n2")
     assert case is not None
     assert case.diagnoses[0].fault == "condemned-part"
+
+
+@pytest.mark.parametrize("leader", ["the same", "the next"])
+def test_a_machine_that_was_there_when_a_part_was_condemned_is_not_accused_of_it(leader: str) -> None:
+    """Its agent was silent then: what left was not this part, whatever number it prints."""
+    shift = sent_away(a_node("n2"))
+    shift = shift.successor() if leader == "the next" else shift
+    shift.door.shows("n2", gpus=(a_gpu("S1"),))
+    assert shift.passes(HOUR).case("n2") is None
+
+
+def test_a_number_that_two_nodes_show_is_condemned_with_neither() -> None:
+    shift = sent_away(a_node("n2", gpus=(a_gpu("S1"),)))
+    assert shift.store.get(Part, "S1") is None
+    assert shift.successor().passes(HOUR).case("n2") is None
+
+
+def test_a_node_condemns_no_part_of_another_node() -> None:
+    """One token of one node had thirty-two healthy machines replaced."""
+    shift = on_duty(a_node(gpus=(a_gpu("S1"),)), a_node("n2", gpus=(a_gpu("S2"),)))
+    shift.door.shows("n1", findings=(a_finding("smi.remap-failed", part="S2"),))
+    shift.passes(HOUR)
+    assert shift.store.get(Part, "S2") is None
+    assert shift.successor().passes(HOUR).case("n2") is None
 
 
 def test_a_part_is_condemned_although_the_store_failed_at_that_moment() -> None:
@@ -586,7 +614,7 @@ def test_a_part_is_condemned_although_the_store_failed_at_that_moment() -> None:
     assert part is not None
     assert part.value.condemned
     assert part.value.strikes == 1
-    assert after.controller.view.condemned == {"S1"}
+    assert set(after.controller.view.condemned) == {"S1"}
 
 
 def test_a_machine_that_is_gone_ends_its_case_and_frees_its_seat() -> None:

@@ -346,16 +346,16 @@ def test_pauses_are_read_as_they_stand() -> None:
 def test_the_part_ledger_remembers_where_a_part_lived_and_why_it_was_condemned() -> None:
     store = MemoryStore()
     records = lead(store)
-    records.put_part("S1", "n1", "n1.1", "")
-    records.put_part("S1", "n1", "n1.1", "")  # closing twice after a crash counts once
-    records.put_part("S1", "n2", "n2.4", "row-remap-failed in case n2.4")
+    records.put_part("S1", "n1", "n1.1", "", ())
+    records.put_part("S1", "n1", "n1.1", "", ())  # closing twice after a crash counts once
+    records.put_part("S1", "n2", "n2.4", "row-remap-failed in case n2.4", ("i-n7",))
     stored = store.get(Part, "S1")
     assert stored is not None
     assert (stored.value.nodes, stored.value.strikes) == (("n1", "n2"), 2)
     assert stored.value.condemned == "row-remap-failed in case n2.4"
     records.read_parts()
-    assert records._view.condemned == {"S1"}
-    records.put_part("S1", "n3", "n3.1", "")
+    assert records._view.condemned == {"S1": ("i-n7",)}
+    records.put_part("S1", "n3", "n3.1", "", ())
     assert store.get(Part, "S1").value.condemned  # type: ignore[union-attr]
 
 

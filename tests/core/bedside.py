@@ -37,7 +37,8 @@ class Bedside:
         self.last: Case | None = case  # also after it has ended
         self.decision: Decision | None = None
         self.notices: dict[str, Notice] = {}
-        self.condemned: frozenset[str] = frozenset()
+        self.condemned: dict[str, tuple[str, ...]] = {}
+        self.carriers: dict[str, tuple[str, ...]] = {}
         self.explained: dict[str, str] = {}
         self.busy = False
         self.died = False
@@ -49,7 +50,7 @@ class Bedside:
         """One decision about the node as it stands."""
         s = NodeSlice(
             record=self.record, node=self.node, case=self.live, busy=self.busy, died=self.died,
-            paused=self.paused, condemned=self.condemned, explained=self.explained,
+            paused=self.paused, condemned=self.condemned, carriers=self.carriers, explained=self.explained,
         )  # fmt: skip
         self.decision = decide(replace(s, **seen), a_context(self.now, self.policy, self.verbs))
         self.record, self.last = self.decision.record, self.decision.case or self.last

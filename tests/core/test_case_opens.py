@@ -243,7 +243,7 @@ def test_a_node_that_comes_back_in_time_is_forgotten() -> None:
 
 def test_a_condemned_part_that_reappears_opens_a_replace_case() -> None:
     bed = Bedside()
-    bed.condemned = frozenset({"S9"})
+    bed.condemned = {"S9": ()}
     bed.shows(gpus=(a_gpu("S9"),))
     assert bed.case.diagnoses[0].fault == "condemned-part"
     assert [r.verb for r in bed.case.plan.rungs] == [Verb.REPLACE]

@@ -69,6 +69,7 @@ from sickbay.settings import Policy, Settings
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 4  # a node touched again by its own commit waits for the next pass after this many
+UNSEEN_MOST = 1024  # machines that one condemned part keeps in mind
 LONGEST_WORD = 100  # of a command, where people are told of it
 # What a case in this phase wants a place for; QUEUED: its next rung. In HOLDING only once it is ready to evict.
 QUEUES = (Phase.WAITING, Phase.QUEUED)
@@ -194,6 +195,7 @@ class Desk(Asking):
             paused=view.paused(node, name, now.wall),
             mute=node is not None and self._monitor.are_silent(node.pool),
             explained=self._monitor.explains(node), condemned=view.condemned, returned=view.returned,
+            carriers=view.carriers,
             taken_back=self._monitor.taken_back(case, node),
             stray=stray, lost=view.lost.pop(name, None),
             read_again=name in view.read_again or machine.was_passed_over(case, now.watch),
@@ -278,7 +280,7 @@ class Desk(Asking):
         elif d.ended or (
             d.case is not s.case and d.case != s.case
         ):  # a leader may have died after he wrote that it ended, before he put it away
-            parts = partial(self._close_parts, d.case, dict(d.condemn)) if d.ended else None
+            parts = partial(self._close_parts, d.case, dict(d.condemn), ctx.now) if d.ended else None
             self._records.put_case(d.case, d.ended, d.consumed, patience=keeping.patience(s, d), first=parts)
             self._after_move(s.case, d, ctx.now)
         _log_remarks(s.record, d.record)
@@ -308,12 +310,19 @@ class Desk(Asking):
             self._view.touch_node(case.node)  # what was found meanwhile may open the next case
             self._view.touched_jobs.update(dict.fromkeys(sorted(self._view.waiting_jobs)))
 
-    def _close_parts(self, case: Case, condemned: dict[str, str]) -> None:
+    def _close_parts(self, case: Case, condemned: dict[str, str], now: Now) -> None:
         """Before the case is archived: whoever comes after a crash in between ends it again, and says it again."""
+        unseen = self._unseen(case.node, now) if condemned else ()
         for part in sorted({d.part for d in case.diagnoses if d.part}):
-            self._records.put_part(part, case.node, case.id, condemned.get(part, ""))
+            self._records.put_part(part, case.node, case.id, condemned.get(part, ""), unseen)
         if condemned:
             self._records.read_parts()
+
+    def _unseen(self, leaves: str, now: Now) -> tuple[str, ...]:
+        """Machines that were there before this and whose GPUs nobody knows: no newcomers, which parts may come with."""
+        there = (n for name, n in self._view.nodes.items() if name != leaves and not (n.gpus or n.gate or n.gone))
+        old = (n.instance for n in there if n.instance and self._successors.since(n.name, n, now) is None)
+        return tuple(sorted(old))[:UNSEEN_MOST]
 
     def _settle(self, name: str, case: Case | None, record: NodeRecord, ctx: Context) -> None:
         """Indexes and the next turn of this node."""

@@ -35,8 +35,8 @@ class HandsOff:
         for known in (name, *factors):
             if known in self.nodes:
                 return self.nodes[known]
-        serials = (gpu.serial for gpu in (node.gpus if node else ()))
-        return next((self.parts[serial] for serial in serials if serial in self.parts), None)
+        names = (name for gpu in (node.gpus if node else ()) for name in (gpu.serial, gpu.uuid))
+        return next((self.parts[name] for name in names if name in self.parts), None)
 
     def pauses(self) -> dict[str, Pause]:
         """A "hands off" that cannot be read is one, and for good."""

@@ -151,7 +151,7 @@ class Records:
 
     def read_parts(self) -> None:
         condemned = [p.value for p in self.store.list(Part) if p.value.condemned]
-        self._view.condemned = frozenset(part.serial for part in condemned)
+        self._view.condemned = {part.serial: part.unseen for part in condemned}
         self._view.returned = frozenset(part.serial for part in condemned if part.strikes > 1)
 
     def read_people(self) -> list[Command]:
@@ -481,14 +481,14 @@ class Records:
         (self._reload_node if kind == "node" else self._reload_job)(owner)
         self._drafts = {name: draft for name, draft in self._drafts.items() if draft.owner != owner}
 
-    def put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
+    def put_part(self, serial: str, node: str, case: str, condemned: str, unseen: tuple[str, ...]) -> None:
         """Written at once. The same case may say it again: it counts once."""
         try:
-            patiently(lambda: self._put_part(serial, node, case, condemned))
+            patiently(lambda: self._put_part(serial, node, case, condemned, unseen))
         except Unreadable as error:
             log.warning("part=%s case=%s is not noted: %s", serial, case, error)
 
-    def _put_part(self, serial: str, node: str, case: str, condemned: str) -> None:
+    def _put_part(self, serial: str, node: str, case: str, condemned: str, unseen: tuple[str, ...]) -> None:
         stored = self.store.get(Part, serial)
         part = stored.value if stored else Part(serial, cluster=self.cluster)
         part = replace(
@@ -496,6 +496,7 @@ class Records:
             nodes=tuple(dict.fromkeys((*part.nodes, node)))[-16:],
             cases=tuple(dict.fromkeys((*part.cases, case)))[-32:],
             condemned=condemned or part.condemned,
+            unseen=unseen if condemned and case not in part.cases else part.unseen,
             strikes=part.strikes + (case not in part.cases),
         )
         if stored is None:

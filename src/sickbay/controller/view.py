@@ -14,6 +14,7 @@ from operator import attrgetter
 from sickbay.controller.hands_off import HandsOff
 from sickbay.core.admit import Counts
 from sickbay.core.frozen import replace
+from sickbay.core.parts import is_name
 from sickbay.model import (
     Case,
     Change,
@@ -46,7 +47,8 @@ class View:
         self.read_again: set[str] = set()  # nodes left alone until now, for a record that nobody could read
         self.lost_jobs: dict[str, Recovery] = {}  # recoveries whose record somebody deleted
         self.frozen_jobs: dict[str, str] = {}  # jobs that we may neither stop nor restart, and why
-        self.condemned: frozenset[str] = frozenset()
+        self.condemned: dict[str, tuple[str, ...]] = {}  # part -> machines that may show it all the same
+        self.carriers: dict[str, tuple[str, ...]] = {}  # a GPU's serial or UUID -> the nodes that show it
         self.returned: frozenset[str] = frozenset()
         self.pauses: dict[str, Pause] = {}
         self.off = HandsOff()  # whom a record that cannot be read is about
@@ -113,6 +115,8 @@ class View:
         if self._deleted:
             self._deleted.pop(name, None)
         self.nodes[name] = node
+        if old is None or (old.gpus is not node.gpus and old.gpus != node.gpus) or old.gone != node.gone:
+            self._index_gpus(old, node)
         if old is None and self._began and not (name in self._had or name in self.records or name in self.cases):
             self.joined.add(name)
         if old is not None and old.boot_id != node.boot_id and old.instance == node.instance:
@@ -129,6 +133,17 @@ class View:
             return
         self._reindex(old, node)
         self.touch_node(name)
+
+    def _index_gpus(self, old: Node | None, new: Node | None) -> None:
+        """Whoever shows the same GPU as one that goes away is looked at again: now it may be told which it is."""
+        for name, gpu in _gpu_names(old):
+            left = tuple(other for other in self.carriers.pop(gpu, ()) if other != name)
+            if left:
+                self.carriers[gpu] = left
+            if len(left) == 1:
+                self.touch_node(left[0])
+        for name, gpu in _gpu_names(new):
+            self.carriers[gpu] = (*self.carriers.get(gpu, ()), name)
 
     def _note_boot(self, old: Node, node: Node) -> None:
         """What a boot changed, another boot may change too."""
@@ -221,6 +236,7 @@ class View:
         if node is None:
             return
         self._uncount(node)
+        self._index_gpus(node, None)
         if len(self._had) < HAD_MOST:
             self._had[name] = node.factors
         self.free.discard(name)
@@ -384,6 +400,14 @@ _sight = attrgetter(
 def _looks_as(old: Node, new: Node) -> bool:
     """Of a node that nobody has anything against, the same checks passed once more under other numbers is no change."""
     return _sight(old) == _sight(new) and (old.findings == new.findings or _all_passed(old) == _all_passed(new) != ())
+
+
+def _gpu_names(node: Node | None) -> Iterator[tuple[str, str]]:
+    """(node, name of a GPU of it), each once; none of a machine that does not exist any more."""
+    if node is not None and not node.gone:
+        for name in dict.fromkeys(name for gpu in node.gpus for name in (gpu.serial, gpu.uuid)):
+            if is_name(name):
+                yield node.name, name
 
 
 def _all_passed(node: Node) -> tuple[tuple[str, str], ...]:

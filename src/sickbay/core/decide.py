@@ -18,6 +18,7 @@ from sickbay.core import (
     machine,
     obey,
     overwritten,
+    parts,
     sight,
     steps,
     strays,
@@ -45,6 +46,7 @@ def decide(s: NodeSlice, ctx: Context) -> Decision:
         turn.outcome = s.outcome
     sight.note_readiness(turn)
     sight.take_findings(turn)
+    parts.disown(turn)
     sight.explain_away(turn)
     obey.reopen(turn)
     strays.cancel_lost(turn)
@@ -149,7 +151,7 @@ def _above_what_failed(turn: Turn, case: Case, new: Sequence[Diagnosis]) -> Case
     """A part that left with a replaced machine has had every milder treatment. Where it is ill from the first look on,
     no map of the node's parts tells that it is back, and it climbed the whole ladder at its gate each time (seed
     720250)."""
-    return _at_least_replaced(case) if turn.s.condemned & {d.part for d in new} else case
+    return _at_least_replaced(case) if turn.s.condemned.keys() & {d.part for d in new} else case
 
 
 def _at_least_replaced(case: Case) -> Case:
@@ -292,15 +294,15 @@ def _conclude(turn: Turn) -> Decision:
         if comebacks.is_successor(case, turn.s.node):
             record = replace(record, past=())  # the record is about the new machine by now
         elif case.phase is Phase.RESOLVED and (comebacks.has_left(case) or turn.s.gone):
-            parts = tuple(d for d in record.doubts if d.part)  # its parts may come back in its successor
-            record = replace(record, latched=(), doubts=parts, lemon="")
+            doubts = tuple(d for d in record.doubts if d.part)  # its parts may come back in its successor
+            record = replace(record, latched=(), doubts=doubts, lemon="")
         record = comebacks.note(record, case, now.watch)
         condemn = _condemned(turn, case)
     if case is not None and turn.s.refusal is not None and not ended and not turn.s.granted:
         case = replace(case, refusal=turn.s.refusal.why, retry_at=turn.s.refusal.again_at)
         case = _asked(turn, case, turn.s.refusal.asks)
     opened = turn.s.case is None and case is not None
-    return Decision(record, case, opened, ended, tuple(turn.consumed), condemn)
+    return Decision(record, case, opened, ended, tuple(turn.consumed), condemn, turn.pardon)
 
 
 def _asked(turn: Turn, case: Case, verb: Verb | None) -> Case:

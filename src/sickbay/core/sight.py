@@ -5,11 +5,11 @@ Called by core/decide.py.
 
 from __future__ import annotations
 
-from sickbay.core import absence, explain, keeping, suspicion, triage
+from sickbay.core import absence, explain, keeping, parts, suspicion, triage
 from sickbay.core.frozen import replace
 from sickbay.core.moment import how_long, moment
 from sickbay.core.turn import Now, Turn
-from sickbay.model import Done, Finding, Gpu, Node, Place, Severity, Status
+from sickbay.model import Done, Finding, Node, Place, Severity, Status
 
 REPEAT_NOTICE_S = 86_400.0
 
@@ -34,11 +34,10 @@ def take_findings(turn: Turn) -> None:
     node = turn.s.node
     if node is None:
         return
-    own = (*turn.s.findings, *_our_own_findings(turn, node))
+    said = parts.believed((*node.findings, *turn.s.findings), node, turn.s.carriers)
+    own = _our_own_findings(turn, node)
     done = turn.outcome.findings if isinstance(turn.outcome, Done) else ()
-    triaged = triage.take(
-        turn.record, node, (*node.findings, *own), turn.ctx.catalog, turn.ctx.now.watch, turn.ctx.ceilings
-    )
+    triaged = triage.take(turn.record, node, (*said, *own), turn.ctx.catalog, turn.ctx.now.watch, turn.ctx.ceilings)
     turn.record, turn.fresh = triaged.record, triaged.fresh
     if turn.case is None and not triaged.fresh:  # beside a diagnosis the other lines are its family
         _tell_remarks(turn, triaged.remarks)
@@ -47,7 +46,7 @@ def take_findings(turn: Turn) -> None:
 
 def _take_examination(turn: Turn, node: Node, findings: tuple[Finding, ...]) -> None:
     """What an examination found is evidence too; what it passed is judged when the phase is."""
-    sick = tuple(f for f in findings if f.status is Status.FAILED)
+    sick = parts.believed((f for f in findings if f.status is Status.FAILED), node, turn.s.carriers)
     if not sick:
         return
     triaged = triage.take(turn.record, node, sick, turn.ctx.catalog, turn.ctx.now.watch, turn.ctx.ceilings)
@@ -65,10 +64,9 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
         away = f"{node.name} was not ready from {began} on"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
     for gpu in node.gpus if turn.s.condemned or node.gate else ():
-        if reason := _why_not_back(turn, node, gpu):
-            found.append(
-                _monitor(node, "monitor.condemned-part", reason, 1, now, Severity.REPLACE, gpu.pci, gpu.serial)
-            )
+        part = parts.name_of(gpu, node, turn.s.carriers)
+        if part and (reason := _why_not_back(turn, node, part)):
+            found.append(_monitor(node, "monitor.condemned-part", reason, 1, now, Severity.REPLACE, gpu.pci, part))
     if node.gate and turn.case is None:
         found.append(
             _monitor(node, "monitor.newcomer", f"{node.name} is new: it is examined before work lands on it", 1, now)
@@ -76,12 +74,12 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
     return found
 
 
-def _why_not_back(turn: Turn, node: Node, gpu: Gpu) -> str:
+def _why_not_back(turn: Turn, node: Node, part: str) -> str:
     """A part that was condemned, or that a person was to decide about when its machine went: a light check at the gate
     decides nothing for them (seed 50000349)."""
-    if gpu.serial in turn.s.condemned:
-        return f"GPU {gpu.serial} was condemned earlier and is back in {node.name}"
-    third = suspicion.needs_a_person(turn.record, [gpu.serial], turn.ctx.now.watch) if node.gate else ""
+    if part in turn.s.condemned and node.instance not in turn.s.condemned[part]:
+        return f"GPU {part} was condemned earlier and is back in {node.name}"
+    third = suspicion.needs_a_person(turn.record, [part], turn.ctx.now.watch) if node.gate else ""
     return f"{third}; it is back with another machine" if third else ""
 
 

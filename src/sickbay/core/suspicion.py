@@ -173,8 +173,8 @@ def decided(record: NodeRecord, parts: Iterable[str]) -> NodeRecord:
 
 def moved(record: NodeRecord, node: Node) -> tuple[Doubt, ...]:
     """Another machine under this name: what is known of a part stays with the part, if it came along."""
-    serials = {gpu.serial for gpu in node.gpus if gpu.serial}
-    return tuple(d for d in record.doubts if d.part in serials)
+    names = {name for gpu in node.gpus for name in (gpu.serial, gpu.uuid) if name}
+    return tuple(d for d in record.doubts if d.part in names)
 
 
 def adopt(record: NodeRecord, at: float) -> NodeRecord:

@@ -72,7 +72,8 @@ class NodeSlice:
     died: bool = False  # a job that ran here died a moment ago: what killed it is often heard of later than its end
     paused: str = ""
     explained: Mapping[str, str] = field(default_factory=dict)  # fault -> open case about a common cause of it
-    condemned: frozenset[str] = frozenset()  # serials that must not come back
+    condemned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # parts -> machines that may show them
+    carriers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # serial or UUID -> nodes that show it now
     returned: frozenset[str] = frozenset()  # of these, what came back and was sent away once more
     stray: str = ""  # our mark, read directly just now, of a case that has no record
     lost: Case | None = None  # its record, if somebody deleted it while we looked on
@@ -96,6 +97,7 @@ class Decision:
     ended: bool = False
     consumed: tuple[str, ...] = ()
     condemn: tuple[tuple[str, str], ...] = ()  # (serial, why)
+    pardon: tuple[tuple[str, str], ...] = ()  # (serial, who and why)
 
 
 @dataclass(slots=True)
@@ -110,6 +112,7 @@ class Turn:
     worse: bool = False
     outcome: Outcome | None = None
     consumed: list[str] = field(default_factory=list)
+    pardon: tuple[tuple[str, str], ...] = ()
     unheld: bool = False
     still: str = ""  # why it is paused, whoever holds it besides
 
