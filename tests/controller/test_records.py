@@ -359,6 +359,18 @@ def test_the_part_ledger_remembers_where_a_part_lived_and_why_it_was_condemned()
     assert store.get(Part, "S1").value.condemned  # type: ignore[union-attr]
 
 
+def test_a_pardoned_part_is_condemned_no_more_and_its_record_says_who_did_that() -> None:
+    store = MemoryStore()
+    records = lead(store)
+    records.put_part("S1", "n2", "n2.4", "row-remap-failed in case n2.4", ())
+    records.pardon([("S1", "ann: mended"), ("S2", "ann: never heard of")])
+    stored = store.get(Part, "S1")
+    assert stored is not None
+    assert stored.value.condemned == ""
+    assert stored.value.pardoned == "ann: mended (it was condemned for row-remap-failed in case n2.4)"
+    assert records._view.condemned == {}
+
+
 def test_case_and_its_pending_action_are_one_write() -> None:
     store = MemoryStore()
     records = lead(store)

@@ -113,3 +113,21 @@ def test_a_machine_that_was_there_before_a_part_was_condemned_is_not_accused_of_
     assert bed.live is None
     bed.shows(instance="i-new", uid="uid-new", boot_id="boot-new")
     assert bed.case.diagnoses[0].fault == "condemned-part"
+
+
+@pytest.mark.parametrize("opened", [True, False], ids=["with its case", "without one"])
+def test_who_acknowledges_a_node_pardons_the_condemned_parts_in_it(opened: bool) -> None:
+    bed = Bedside()
+    bed.condemned = {"S9": () if opened else ("i-n1",), "S8": ()}
+    bed.shows(gpus=(a_gpu("S9"),)).commands("acknowledge")
+    assert bed.live is None
+    assert bed.decision is not None
+    assert [serial for serial, _ in bed.decision.pardon] == ["S9"]
+
+
+def test_another_word_about_a_node_pardons_nothing() -> None:
+    bed = Bedside()
+    bed.condemned = {"S9": ()}
+    bed.shows(gpus=(a_gpu("S9"),)).commands("hold")
+    assert bed.decision is not None
+    assert bed.decision.pardon == ()

@@ -111,7 +111,7 @@ def acknowledge(
     store: StoreOption = "",
     config: ConfigOption = "",
 ) -> None:
-    """Say that a node is well: its verdicts and suspicions end."""
+    """Say that a node is well: its verdicts and suspicions end, and condemned GPUs in it are pardoned."""
     from sickbay.cli import wishes
 
     with sit_down(store, config) as sitting:

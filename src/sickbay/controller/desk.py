@@ -274,6 +274,8 @@ class Desk(Asking):
         """Written at the end of the pass. An open case carries the record; one that ends gives it back."""
         d = _handed_on(d) if d.ended else d
         self._monitor.note(s, d, ctx.now)
+        if d.pardon:  # before the command is consumed: after a crash it is obeyed again
+            self._records.pardon(d.pardon)
         if d.case is None:
             if d.consumed:
                 self._records.consume(d.consumed)

@@ -504,6 +504,21 @@ class Records:
         else:
             self.store.commit(part, stored.version, self.epoch)
 
+    def pardon(self, parts: Sequence[tuple[str, str]]) -> None:
+        """A verdict that a person has lifted: it stays on record, with who and why."""
+        for serial, why in parts:
+            try:
+                patiently(partial(self._pardon, serial, why))
+            except Unreadable as error:
+                log.warning("part=%s is not pardoned: %s", serial, error)
+        self.read_parts()
+
+    def _pardon(self, serial: str, why: str) -> None:
+        stored = self.store.get(Part, serial)
+        if stored is not None and stored.value.condemned:
+            said = f"{why} (it was condemned for {stored.value.condemned})"
+            self.store.commit(replace(stored.value, condemned="", pardoned=said), stored.version, self.epoch)
+
     def consume(self, commands: Sequence[str]) -> None:
         """Commands that no record carries (their target is not there any more)."""
         for command in commands:

@@ -82,7 +82,7 @@ def notice_of(case: Case, why: str, catalog: Catalog, at: float) -> Notice | Non
     title = f"{subject}: {what} ({PHASE_WORDS[case.phase]})"
     body = [_stop(f"{subject} is {PHASE_WORDS[case.phase]}: {why}")]
     body += [f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3]
-    body += _todo(case)
+    body += [*_todo(case), *_pardon(case)]
     return Notice(f"{case.id}/{case.step}", level, title, "\n".join(body), case.id, at)
 
 
@@ -93,6 +93,7 @@ def asks(case: Case, verb: Verb, catalog: Catalog, at: float) -> Notice:
         *[f"Evidence: {quote}" for d in case.diagnoses for quote in d.because[:1]][:3],
         f"Yes: sickbay case approve {case.id} --verb {verb}. What was tried: sickbay case show {case.id}. To let the "
         f"node go instead: sickbay case abort {case.id}.",
+        *_pardon(case),
     ]
     title = f"{case.node}: {headline(case.diagnoses, catalog)} ({verb} waits for your word)"
     return Notice(f"{case.id}/{case.step}/asks/{verb}", "urgent", title, "\n".join(body), case.id, at)
@@ -195,6 +196,16 @@ def _todo(case: Case) -> list[str]:
             f"sickbay case retry {case.id} (treat again), examine (verify only) or abort (let it go)."
         ]
     return []
+
+
+def _pardon(case: Case) -> list[str]:
+    """Nothing else ends that verdict: what is let go of is closed again at the next look."""
+    if not any(d.code == "monitor.condemned-part" for d in case.diagnoses):
+        return []
+    return [
+        f"If that GPU is good: sickbay node acknowledge {case.node} lifts its verdict for good, then "
+        f"sickbay case examine {case.id} or abort."
+    ]
 
 
 def remark(finding: Finding, fault: Fault | None, at: float) -> Notice:

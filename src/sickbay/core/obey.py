@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sickbay.core import comebacks, consent, machine, plan, steps, suspicion
+from sickbay.core import comebacks, consent, machine, parts, plan, steps, suspicion
 from sickbay.core.frozen import replace
 from sickbay.core.turn import Turn
 from sickbay.model import Case, Command, Event, Phase, Verb
@@ -48,6 +48,8 @@ def reopen(turn: Turn) -> None:
 def obey(turn: Turn) -> None:
     for command in turn.s.commands:
         turn.consumed.append(command.id)
+        if command.verb == "acknowledge":
+            parts.pardon(turn, command)
         if turn.case is not None:
             turn.case = OBEY.get(command.verb, _refuse)(turn, turn.case, command)
         elif command.verb == "acknowledge":

@@ -1,7 +1,8 @@
 """Which GPU is meant: a part is believed only where it is the node's own, and goes by what is no other part's name too.
 
-Called by core/sight.py, which every finding passes whatever door it came through, and by core/decide.py. Pure. It must
-never let one node's word stand for a part of another: healthy machines were replaced for it, by one token of one node.
+Called by core/sight.py, which every finding passes whatever door it came through, core/decide.py and core/obey.py.
+Pure. It must never let one node's word stand for a part of another: for one node's token 32 healthy machines of others
+were replaced.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from sickbay.core import comebacks
 from sickbay.core.frozen import replace
 from sickbay.core.turn import Turn
-from sickbay.model import Finding, Gpu, Node, Status, Verb
+from sickbay.model import Command, Finding, Gpu, Node, Status, Verb
 
 Carriers = Mapping[str, tuple[str, ...]]  # serial or UUID -> the nodes that show it now
 
@@ -79,3 +80,13 @@ def disown(turn: Turn) -> None:
     if theirs:
         own = tuple(replace(d, part="") if d.part in theirs else d for d in case.diagnoses)
         turn.case = replace(case, diagnoses=own)
+
+
+def pardon(turn: Turn, command: Command) -> None:
+    """A person's word about a node is also about the condemned parts in it, and for good: else the next boot accused it
+    again of the same part, and nobody could end that."""
+    node, case = turn.s.node, turn.case
+    here = {name for gpu in (node.gpus if node else ()) for name in (gpu.serial, gpu.uuid)}
+    here |= {d.part for d in case.diagnoses} if case else set()
+    why = f"{command.by}: {command.why or 'no reason given'}"
+    turn.pardon += tuple((part, why) for part in sorted(here & turn.s.condemned.keys()))
