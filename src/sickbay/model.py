@@ -470,6 +470,7 @@ class Job:
     gpus_per_rank: int = 0  # of one that is stopped; 0: not known, it needs whole nodes
     unplaced: int = 0  # ranks of this attempt that no node has been found for yet
     fenced: bool = False  # its checkpoints are kept apart by attempt: what an old rank writes no later attempt reads
+    uid: str = ""  # of its object; "" where the platform has none that lasts. Some are made anew to be restarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -787,6 +788,7 @@ class Recovery:
     left_with: tuple[str, ...] = ()  # the cases that were named then
     pools: tuple[str, ...] = ()  # of its nodes, when they were last seen: they may all have other names by now
     behind: float = -1.0  # watch time since when its job shows the number of an earlier attempt; -1: it does not
+    uid: str = ""  # of the object of the job that it is about; "": not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from sickbay.core.recover_table import JobEvent
-from sickbay.model import Command, Done, Event, JobChanged, JobPhase, Phase, Progress, RecoveryPhase, Retry, Verb
+from sickbay.model import (
+    Command,
+    Done,
+    Event,
+    JobChanged,
+    JobPhase,
+    Phase,
+    Progress,
+    Recovery,
+    RecoveryPhase,
+    Retry,
+    Verb,
+)
 from sickbay.settings import JobPolicy
 from sickbay.sim.mutants.brain import restart_anyway, two_lives
 from tests.sim.removed import Removed, both, door, job_row, notices, row, rule, wrapped
@@ -319,3 +331,62 @@ def test_what_the_examination_of_a_dead_job_finds_is_treated_though_its_nodes_ag
     w.world.strike("gpu_lost_79", "node-0005", 0, cure="reboot")
     w.passes(3 * 3600.0)
     assert w.treatments("node-0005") == ["REBOOT"]
+
+
+# --- deleted and submitted again under the same name, faster than anybody looks ---------------------------------------
+
+
+def again(ward: Ward, on: tuple[str, ...]) -> Ward:
+    """Both fall into one pass: nobody sees that it is away."""
+    ward.world.people.delete_job("llama")
+    ward.submit("llama", on)
+    return ward.passes(1.0)
+
+
+def test_a_job_that_was_submitted_again_at_once_is_another_one_and_has_its_whole_time_to_start() -> None:
+    """The old one's progress was its own: it was stalled at 240 s and stopped while it started."""
+    ward = working_ward()
+    again(ward, names(4, 4))
+    ward.until_job("llama", RecoveryPhase.RUNNING, within=60.0)
+    ward.passes(3_600.0)
+    assert [e.event for e in ward.recovery("llama").journal] == ["ADOPTED"]  # type: ignore[union-attr]
+    (ended,) = ward.run.store.history(Recovery)
+    assert ended.phase is RecoveryPhase.GONE
+    assert len(ward.facts("job-end")) == 1
+    ward.ends_well()
+
+
+def test_what_its_owner_said_of_the_old_one_starts_no_attempt_beside_the_new_one() -> None:
+    """It was restarted beside its own ranks, which made steps and wrote (f6d of an outside attacker)."""
+    ward = Ward(32, rack_size=8)
+    ward.submit()
+    ward.passes(3_600.0)
+    cut = ward.world.network.cut(names(0, 4), "control")
+    ward.passes(900.0)
+    ward.run.store.create(Command("order-1", "restart", "llama", "ann", "on purpose", ward.world.now))
+    ward.world.note("person", "", act="restart-job", by="ann", job="llama", dark=",".join(names(0, 4)))
+    ward.passes(900.0)
+    assert ward.world.jobs["llama"].attempt == 2
+    ward.world.network.mend(cut)
+    ward.passes(7_200.0)
+    since = len(ward.facts("two-attempts"))
+    again(ward, names(16, 4)).passes(200.0)
+    ward.world.network.cut(names(16, 4), "control")
+    ward.passes(3 * 3_600.0)
+    assert len(ward.facts("two-attempts")) == since
+    assert ward.world.jobs["llama"].attempt == 1
+    told = [n for n in ward.run.mailbox.notices if "out of reach" in n.title]
+    assert len(told) == 2, "of the second one too, though both were at their first attempt"
+    ward.is_sound()
+
+
+def test_a_job_that_was_submitted_again_while_nobody_led_has_not_lost_its_number() -> None:
+    ward = working_ward()
+    ward.world.strike("host_crash", SICK, 0, cure="reboot")
+    ward.until(lambda: ward.world.jobs["llama"].attempt == 2 and ward.world.jobs["llama"].live, within=14_400.0)
+    ward.passes(900.0)
+    ward.crash(back_after=30.0)
+    again(ward, names(4, 4)).passes(3_600.0)
+    assert ward.recovery("llama").attempt == 1  # type: ignore[union-attr]
+    assert not [n for n in ward.run.mailbox.notices if "number" in n.title]
+    ward.ends_well()

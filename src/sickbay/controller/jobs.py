@@ -19,7 +19,19 @@ from sickbay.controller.drafts import patiently
 from sickbay.controller.outages import Outages, away_with_many
 from sickbay.controller.records import Records
 from sickbay.controller.view import View
-from sickbay.core import blame, capacity, deleted, progress, proved, reach, recover, suspects, suspicion, versions
+from sickbay.core import (
+    blame,
+    capacity,
+    deleted,
+    namesake,
+    progress,
+    proved,
+    reach,
+    recover,
+    suspects,
+    suspicion,
+    versions,
+)
 from sickbay.core.frozen import replace
 from sickbay.core.keeping import NOW, RARELY_S, SOON_S, owed
 from sickbay.core.recover_table import AFTER_ITS_END
@@ -98,7 +110,7 @@ class JobDesk(Asking):
             known = self._view.recoveries[job_id]
             self._view.recoveries[job_id] = Stored(d.recovery, known.version, known.epoch)
         self._settle(d.recovery, d.ended, stored, now)
-        if d.ended and s.lost is not None:
+        if d.ended and (s.lost is not None or namesake.is_another(d.recovery, job)):
             self._view.touch_job(job_id)  # if it runs, it gets a new record
         if d.suspects or d.found:
             tell(d, now)
@@ -232,7 +244,7 @@ class JobDesk(Asking):
         believed = self._led_since + progress.LATE_S
         is_first_look = job.phase is JobPhase.RUNNING and now.watch < believed
         last = self._last_ended(job.id) if job.managed and (drained or is_first_look) else None
-        if last is None or not _was_left(last) or job.attempt > last.attempt:
+        if last is None or not _was_left(last) or job.attempt > last.attempt or namesake.is_another(last, job):
             return False
         if drained or last.stopped < 0:  # one that stalled and ran on when its record was deleted may run still
             return drained

@@ -47,6 +47,7 @@ def only_progressed(r: Recovery, job: Job) -> bool:
         and job.attempt == r.attempt
         and differs(job, r.job_step)
         and job.nodes == r.nodes
+        and job.uid in ("", r.uid)
         and r.pending is None
     )
 

@@ -27,12 +27,18 @@ def may_hide_ranks(node: Node | None) -> bool:
     return node is None or (not node.ready and not node.gone and node.machine not in OFF)
 
 
+def is_given_leave(r: Recovery, job: Job) -> bool:
+    """Its owner said so of this attempt. A lower number than is on record is none of which anybody has spoken: it was
+    changed, or belongs to another job of the name where objects have no identity that lasts (bare pods)."""
+    return r.unfenced >= max(job.attempt, r.attempt)
+
+
 def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:
     """Nodes on which ranks may still write what a new attempt would read. One of the last attempt that went away after
     every rank was confirmed gone (we empty nodes before we reboot them) hides none, unless it is shown with some: those
     that no signal ended (seed 762). So may one of an earlier attempt be, which the job has long left (seed 50000882):
     the door holds the restart back for them all."""
-    if job.fenced or r.unfenced >= job.attempt:
+    if job.fenced or is_given_leave(r, job):
         return ()
     went = (n for n, since in s.unreachable.items() if r.stopped < 0 or since <= r.stopped)
     return tuple(dict.fromkeys((*went, *s.left_on)))
@@ -40,7 +46,7 @@ def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:
 
 def behind(s: JobSlice, r: Recovery, job: Job) -> str:
     """On which nodes that do not answer ranks may be left behind: "all", or names."""
-    if job.fenced or r.unfenced >= job.attempt:
+    if job.fenced or is_given_leave(r, job):
         return "all"
     return ",".join(s.powerless[:MOST_BEHIND])
 
@@ -78,7 +84,7 @@ def told(s: JobSlice, r: Recovery, now: Now) -> Recovery:
         "they are back, or known to be without power.",
         f"If you know that they write nothing any more: sickbay job restart {job.id}.",
     ]
-    key = f"{job.id}/{job.attempt}/out-of-reach"
+    key = f"{job.id}/{job.attempt}/out-of-reach" + (f"/{job.uid}" if job.uid else "")  # attempts of a namesake too
     notice = Notice(key, "warning", f"{job.id}: some of its nodes are out of reach", "\n".join(body), "", now.wall)
     return replace(
         r,
@@ -100,7 +106,7 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
         why = (command.why or ("start it elsewhere" if lost else "try it now")) if lost or waits else no
         entry = Entry(r.step, "RESTART" if known else "REFUSED", now.wall, command.by, why, r.phase.value)
         r = replace(r, journal=(*r.journal, entry))
-        r = replace(r, unfenced=s.job.attempt) if lost and s.job else r
+        r = replace(r, unfenced=max(s.job.attempt, r.attempt)) if lost and s.job else r
         r = replace(r, entered=now.watch - outages.back_off(r)) if waits else r
     return r
 
@@ -108,7 +114,7 @@ def obey(s: JobSlice, r: Recovery, now: Now) -> Recovery:
 def _hides(s: JobSlice, r: Recovery) -> bool:
     """Also where it was seen to go away only after its stop was confirmed: the platform may know better."""
     there = s.unreachable or s.left_on
-    return s.job is not None and bool(there) and not s.job.fenced and r.unfenced < s.job.attempt
+    return s.job is not None and bool(there) and not s.job.fenced and not is_given_leave(r, s.job)
 
 
 def _is_put_off(r: Recovery, now: Now) -> bool:

@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sickbay.core import arrivals, capacity, deleted, explain, outages, progress, reach, renumbered, suspects, suspicion
+from sickbay.core import (
+    arrivals,
+    capacity,
+    deleted,
+    explain,
+    namesake,
+    outages,
+    progress,
+    reach,
+    renumbered,
+    suspects,
+    suspicion,
+)
 from sickbay.core.frozen import replace
 from sickbay.core.moment import moment
 from sickbay.core.naming import named
@@ -47,7 +59,9 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
-    s, recovery = renumbered.seen(s, recovery, now)
+    if namesake.is_another(recovery, s.job):
+        return JobDecision(_left_behind(s, recovery, policy, now), opened, True)
+    s, recovery = renumbered.seen(s, namesake.known(recovery, s.job), now)
     recovery = arrivals.note(progress.note(recovery, s, now), s)
     if was_passed_over(recovery, now):  # that time is not counted
         recovery = replace(recovery, deadline=renewed(recovery, policy, now))
@@ -79,6 +93,13 @@ def _found(s: JobSlice, r: Recovery) -> tuple[Finding, ...]:
     return tuple(f for f in outcome.findings if f.status is Status.FAILED) if isinstance(outcome, Done) else ()
 
 
+def _left_behind(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Recovery | None:
+    """Its job is over as if its deletion had been seen, also while it was made anew. The one of its name that is there
+    is adopted afresh; no word about the old one is heard for it."""
+    r = reach.obey(replace(s, job=None), r, now)
+    return step(r, E.DELETED, namesake.words(r.job), now=now, policy=policy)
+
+
 def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
     """A managed job that runs gets a record, so that its progress is watched from now on. So does one that a drain of
     ours has stopped and that nobody looks after: who else would resume it? Not an attempt that was given up.
@@ -96,7 +117,7 @@ def _adopt(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
     return Recovery(
         job=job.id, phase=P.RUNNING, attempt=job.attempt, step=first, entered=now.watch, deadline=None,
         nodes=job.nodes, job_step=job.step, progressed=now.watch, checkpoint_step=began, owner=job.owner,
-        journal=(entry,), cluster=cluster, on_demand=bool(s.on_demand),
+        journal=(entry,), cluster=cluster, on_demand=bool(s.on_demand), uid=job.uid,
     )  # fmt: skip
 
 

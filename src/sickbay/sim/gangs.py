@@ -27,11 +27,16 @@ class Gangs:
         self.world = world
         self.restarts: dict[str, str] = {}  # key of a delivered RESTART_JOB -> what came of it
         self.stops: dict[str, str] = {}  # key of a delivered STOP_JOB -> what came of it
+        self.submitted: dict[str, int] = {}  # job -> how often its owner has submitted one of that name
 
     def submit(self, spec: JobSpec, engine: RealEngine | None = None) -> SimJob:
         world = self.world
         pace = Pace(spec.step_s, spec.checkpoint_every, spec.write_s, spec.first_step)
-        job = SimJob(spec, world.now, spec.nodes, pace, attempt=0, engine=engine)
+        self.submitted[spec.id] = self.submitted.get(spec.id, 0) + 1
+        uid = f"job-{spec.id}-{self.submitted[spec.id]}"
+        old = world.jobs.get(spec.id)
+        earlier = (*old.earlier, *old.attempts) if old is not None else ()
+        job = SimJob(spec, world.now, spec.nodes, pace, attempt=0, engine=engine, uid=uid, earlier=earlier)
         world.jobs[spec.id] = job
         self._place(job, 1, spec.first_step, spec.nodes, by="owner")
         return job

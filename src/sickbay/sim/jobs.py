@@ -118,6 +118,8 @@ class SimJob:
     waits_for: str = ""  # a shared thing for which all its ranks wait: storage
     cut_at: float | None = None  # when a cut in the data network stopped it
     excused_s: float = 0.0  # not eligible to run: its owner was mending it, or somebody had suspended it
+    uid: str = ""  # of its object: another one each time that its owner submits it, the same over restarts
+    earlier: tuple[Attempt, ...] = ()  # of those that its owner had submitted under this name before
 
     @property
     def id(self) -> str:
@@ -131,6 +133,11 @@ class SimJob:
     @property
     def live(self) -> bool:
         return self.phase in LIVE
+
+    def lived(self, n: int, at: float) -> Attempt:
+        """The attempt of this number that was there at that time: each job of the name counts from one."""
+        named = (a for a in (*self.earlier, *self.attempts) if a.n == n and a.started <= at)
+        return next(a for a in named if a.ended is None or a.ended >= at)
 
     def step(self, now: float) -> int:
         return min(self.pace.step(now), self.spec.total_steps)

@@ -118,6 +118,7 @@ def show_job(world: World, job: SimJob) -> Job:
         stopped_by=job.stopped_by,
         version=job.version,
         gpus_per_rank=1 if job.spec.gpus_per_node else 0,
+        uid=job.uid,
     )
 
 

@@ -109,9 +109,8 @@ class WithinLevel(Checker):
             self._judge_stop(fact)
 
     def _judge_stop(self, fact: Fact) -> None:
-        attempts = self.world.jobs[str(fact.detail["job"])].attempts
-        nodes = next(a.nodes for a in attempts if a.n == fact.detail["attempt"])
-        tops = {self.policy_of(name).max_verb for name in nodes}
+        ended = self.world.jobs[str(fact.detail["job"])].lived(int(fact.detail["attempt"]), fact.t)
+        tops = {self.policy_of(name).max_verb for name in ended.nodes}
         fits = all(LEVELS.index(top) >= LEVELS.index("DRAIN") for top in tops)
         words = f"{fact.detail['job']} was stopped though max_verb is {', '.join(sorted(tops))}"
         self.expect(fits, fact, words, "STOP_JOB")
@@ -231,8 +230,7 @@ class PauseObeyed(Checker):
     def _scopes(self, fact: Fact) -> set[str]:
         """A pause of a node keeps work off it; a gang that has one rank there may be stopped for the others."""
         if fact.kind == "job-end":
-            gang = self.world.jobs[str(fact.detail["job"])].attempts
-            names = next(a.nodes for a in gang if a.n == fact.detail["attempt"])
+            names = self.world.jobs[str(fact.detail["job"])].lived(int(fact.detail["attempt"]), fact.t).nodes
         else:
             names = (fact.node,) if fact.node else tuple(str(fact.detail["nodes"]).split(","))
         alone = () if fact.kind == "job-end" else names

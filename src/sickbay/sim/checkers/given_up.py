@@ -163,7 +163,7 @@ class NoJobGivenUp(Checker):
 
     def _note_spent(self, fact: Fact, job: str, own: bool) -> None:
         self._explain(job)
-        ended = next(a for a in self.world.jobs[job].attempts if a.n == fact.detail["attempt"])
+        ended = self.world.jobs[job].lived(int(fact.detail["attempt"]), fact.t)
         saved = any(c.attempt == ended.n for c in self.world.jobs[job].checkpoints)
         self._spent[job] = [] if saved else self._spent.get(job, [])
         if own and not saved:

@@ -157,7 +157,7 @@ class HealthyJobsRun(Checker):
         return waited and fact.detail["step"] == attempt.from_step
 
     def _attempt(self, fact: Fact, job: str) -> Attempt:
-        return next(a for a in self.world.jobs[job].attempts if a.n == fact.detail["attempt"])
+        return self.world.jobs[job].lived(int(fact.detail["attempt"]), fact.t)
 
     def _judge_place(self, fact: Fact, job: str) -> None:
         """Did the attempt before this one complete a checkpoint of its own? One that is not trusted is gone by now."""

@@ -309,6 +309,8 @@ class OneAttemptWrites(Checker):
             self.expect(False, fact, f"an attempt of {job} was asked for beside ranks that write on {d['nodes']}")
         if fact.kind == "place":
             self._last[job] = int(d["attempt"])
+            if d["by"] == "owner":  # another job of the name: of that he has said nothing
+                self._said.pop(job, None)
 
 
 class OwnersTold(Checker):

@@ -147,7 +147,7 @@ class Gangs:
             gang, version = self._gang(job), self._versions.get(job, 0)
             if gang is None:
                 return Job(job, (), JobPhase.GONE, 0, version=version, cluster=self._site.cluster)
-            memory = self._memory_of(job)
+            memory = self._remembered(job, gang)
             if (attempt := show.attempt_of(gang.object)) != memory.attempt:
                 memory.attempt, memory.step, memory.step_at, memory.unread = attempt, 0, 0.0, ""
             if fresh := _fresh(memory, show.told(gang)):
@@ -261,6 +261,15 @@ class Gangs:
 
     def _memory_of(self, job: str) -> Memory:
         return self._memory.setdefault(self._parents.get(job, job), Memory())
+
+    def _remembered(self, job: str, gang: Gang) -> Memory:
+        """What its pods have said. A new object of a later attempt is the same job, made anew by us; of any other the
+        old one's steps and checkpoints say nothing, though its pods may still be there when it comes."""
+        memory, uid = self._memory_of(job), show.uid_of(gang)
+        if memory.uid and uid != memory.uid and show.attempt_of(gang.object) <= memory.attempt:
+            memory = self._memory[self._parents.get(job, job)] = Memory()
+        memory.uid = uid
+        return memory
 
     def _recall_preemption(self, job: str, pod: PodObject) -> None:
         if ranks.disruption(pod) in ranks.PREEMPTED:

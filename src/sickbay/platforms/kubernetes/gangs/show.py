@@ -33,6 +33,7 @@ class Memory:
     step_s: float = 1.0
     ever: bool = False  # has it ever told a step?
     deaths: dict[str, int] = field(default_factory=dict)  # uid of a failed pod -> the job's step when it was seen
+    uid: str = ""  # of the object that all this is about; "": not known, or it has none that lasts
     preempted: str = ""  # until the whole gang runs again
     saved: tuple[Checkpoint, ...] = ()
     told: dict[str, int] = field(default_factory=dict)  # steps in annotations, as last seen
@@ -69,6 +70,13 @@ def stop_of(obj: GangObject) -> words.Stop | None:
         return None
     stands = stop.attempt == attempt_of(obj) or obj.metadata.annotation(words.STOPPED_BY) == stop.key
     return stop if stands else None
+
+
+def uid_of(gang: Gang) -> str:
+    """Its identity. It lasts over a restart, which is a resume, but for a job that its controller had ended: that is
+    made anew and then carries a later attempt (recreate.py). Bare pods have none: each restart makes others, and what
+    stands for them is made with our first stop."""
+    return gang.object.metadata.uid if _has_object(gang) else ""
 
 
 def owner_of(obj: GangObject) -> str:
@@ -261,7 +269,7 @@ def show(gang: Gang, memory: Memory, mark_of: MarkOf, *, version: int = 0, now: 
         unplaced=_unplaced(gang, phase), gpus_per_rank=stop.gpus if stop else 0,
         owner=owner_of(gang.object), managed=gang.recover == words.MANAGED, stopped_by=by, version=version,
         cluster=cluster, unread=memory.unread if phase is JobPhase.RUNNING else "",
-        fenced=gang.object.metadata.annotation(words.FENCED) == "true",
+        fenced=gang.object.metadata.annotation(words.FENCED) == "true", uid=uid_of(gang),
     )  # fmt: skip
 
 
