@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sickbay.model import Action, JobPhase, Notice, Outcome, Recovery, RecoveryPhase, Retry, Verb
+from sickbay.sim import backup
 from sickbay.stores.memory import MemoryStore
 from tests.sim.ward import Perform, Ward, names
 
@@ -28,12 +29,12 @@ def said(ward: Ward) -> list[Notice]:
     return [n for n in ward.run.mailbox.notices if "its record was deleted" in n.title]
 
 
-def starved() -> Ward:
+def starved(by: str = "gpu_lost_79") -> Ward:
     """Llama died, and there are no nodes for it: it waits."""
     ward = Ward(3, store=MemoryStore())
     ward.submit(nodes=names(0, 3))
     ward.passes(1_000.0)
-    ward.world.strike("gpu_lost_79", "node-0001", 0, cure="never")
+    ward.world.strike(by, "node-0001", 0, cure="never")
     ward.until_job("llama", RecoveryPhase.WAITING_FOR_CAPACITY)
     return ward
 
@@ -70,6 +71,40 @@ def test_deleting_the_record_of_a_job_that_is_being_brought_back_means_hands_off
     assert ward.world.jobs["llama"].attempt == 1
     assert len(said(ward)) == 1
     ward.is_sound()
+
+
+@pytest.mark.parametrize("led_anew", [False, True])
+def test_so_is_that_somebody_removed_a_record_that_nobody_could_read(led_anew: bool) -> None:
+    """The notice about it advises that. It was decided and not said, for the record was read again in that pass; and
+    whoever had taken the lead meanwhile knew of no such job: it lay there for days without a word (f8b)."""
+    ward = starved(by="host_crash")
+    assert isinstance(ward.run.store, MemoryStore)
+    backup.written_by_a_newer(ward.run.store, Recovery, "llama")
+    attempt = ward.passes(600.0).world.jobs["llama"].attempt
+    if led_anew:
+        ward.crash(back_after=5.0)
+        ward.passes(60.0)
+    delete(ward)
+    ward.passes(86_400.0)
+    assert ward.recovery("llama") is None
+    (notice,) = said(ward)
+    assert "start it by hand" in notice.body
+    assert [r.phase for r in ward.run.store.history(Recovery)] == [RecoveryPhase.STOPPED]
+    assert ward.world.jobs["llama"].attempt == attempt
+    ward.is_sound()
+
+
+def test_a_job_that_runs_when_its_unreadable_record_is_removed_is_looked_after_without_a_word() -> None:
+    ward = working()
+    assert isinstance(ward.run.store, MemoryStore)
+    backup.written_by_a_newer(ward.run.store, Recovery, "llama")
+    ward.passes(60.0)
+    ward.crash(back_after=5.0)
+    ward.passes(60.0)
+    delete(ward)
+    ward.until_job("llama", RecoveryPhase.RUNNING, within=60.0)
+    assert said(ward) == []
+    ward.ends_well()
 
 
 def test_hands_off_outlives_the_leader_also_where_our_own_drain_had_stopped_the_job() -> None:

@@ -168,8 +168,15 @@ class JobDesk(Asking):
             commands=tuple(self._orders.pop(job_id, ())),
             paused=self._paused(nodes, now) or self._forbidden(job, recovery),
             given_up=stored is None and job is not None and self._gave_up(job, now),
-            lost=self._view.lost_jobs.pop(job_id, None), undelivered=self._undelivered(recovery),
+            lost=self._view.lost_jobs.pop(job_id, None), unknown=self._is_unknown(job_id),
+            undelivered=self._undelivered(recovery),
         )  # fmt: skip
+
+    def _is_unknown(self, job: str) -> bool:
+        """Said once, as that it was lost is."""
+        unknown = job in self._view.unknown_jobs
+        self._view.unknown_jobs.discard(job)
+        return unknown
 
     def _verdict(self, job: Job | None) -> blame.BlameVerdict | None:
         """What the logs of the ranks that died by themselves say: read once for each death, however often it is asked

@@ -227,8 +227,9 @@ class Controller:
             self._follow("records that cannot be read", now, lambda now: self.records.read_unread(mono)),
             self._follow(RESTORE, now, lambda now: self.records.heed_restore(now.wall)),
             self._follow("records that were deleted", now, lambda now: self.records.find_lost()),
-            self._follow("what people asked for", now, self._take_commands),
         ]
+        self._unsay()  # not when the pass ends: what it is yet to decide about what was read again would not be said
+        well.append(self._follow("what people asked for", now, self._take_commands))
         self._token = token if all(well) else None
 
     def _take_commands(self, now: Now) -> None:
@@ -292,13 +293,18 @@ class Controller:
             desk: Asking = self._jobs if isinstance(draft.value, Recovery) else self._desk
             self.containment.contain(desk.kind, draft.owner, error, now)
             desk.leave_alone(draft.owner, now)
-        dropped, self.records.reread = self.records.reread, set()
-        for each in (self._desk, self._jobs):
-            each.unsay(dropped)
+        dropped = self._unsay()
         if dropped:  # what people said is still on record, and is heard again before anything is done (seed 50000276)
             self._token = None
         self._dropped = dropped
         return proved
+
+    def _unsay(self) -> set[str]:
+        """Of what was read again nothing is said that was decided before it."""
+        dropped, self.records.reread = self.records.reread, set()
+        for each in (self._desk, self._jobs):
+            each.unsay(dropped)
+        return dropped
 
     # -- asking the platform
 

@@ -288,6 +288,8 @@ class Records:
             view.read_again.add(name)  # also what is no node: the case about many that are away has a time limit too
         for job in before.jobs.keys() - view.off.jobs.keys():
             self._reload_job(job)
+            if job not in view.recoveries and job not in view.lost_jobs:  # whoever leads by now has never read it
+                view.unknown_jobs.add(job)
         if before.parts.keys() != view.off.parts.keys():
             self.read_parts()
         self._heed_numbers()

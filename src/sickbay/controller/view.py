@@ -46,6 +46,7 @@ class View:
         self.lost: dict[str, Case] = {}  # by node: open cases whose record somebody deleted
         self.read_again: set[str] = set()  # nodes left alone until now, for a record that nobody could read
         self.lost_jobs: dict[str, Recovery] = {}  # recoveries whose record somebody deleted
+        self.unknown_jobs: set[str] = set()  # whose record somebody removed before anybody could read it
         self.frozen_jobs: dict[str, str] = {}  # jobs that we may neither stop nor restart, and why
         self.condemned: dict[str, tuple[str, ...]] = {}  # part -> machines that may show it all the same
         self.carriers: dict[str, tuple[str, ...]] = {}  # a GPU's serial or UUID -> the nodes that show it

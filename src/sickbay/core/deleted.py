@@ -2,8 +2,8 @@
 
 A job that runs is looked after all the same: its record is written again. So it is while a restart is under way that
 was sent already, which nobody else would see through. Otherwise it means "hands off": this failure is left to people,
-they are told, and the job is taken up again as soon as it runs. No attempt is ever begun from here. Called by
-core/recover.py. Pure.
+they are told, and the job is taken up again as soon as it runs. So it is where nobody could read what was being done.
+No attempt is ever begun from here. Called by core/recover.py. Pure.
 """
 
 from __future__ import annotations
@@ -49,6 +49,21 @@ def _let_go(lost: Recovery, job: Job | None, now: Now) -> Recovery:
     )  # fmt: skip
     needs_nobody = job is None or job.phase is JobPhase.RUNNING
     return ended if needs_nobody else replace(ended, notices=(*ended.notices, _told(ended, why, now))[-8:])
+
+
+def unread(job: Job, now: Now, cluster: str) -> Recovery | None:
+    """Nobody could read it, so nobody knows what was being done about the job. One that is down and that nobody takes
+    up lay there for days without a word."""
+    if not job.managed or job.phase not in (JobPhase.FAILED, JobPhase.STOPPED):
+        return None
+    why = f"somebody removed the record of {job.id}, which could not be read: nothing more is done about this failure"
+    step = int(now.watch)  # as of one that is adopted: no key of the one before comes again
+    entry = Entry(step, LET_GO, now.wall, "operator", why, RecoveryPhase.STOPPED.value)
+    ended = Recovery(
+        job=job.id, phase=RecoveryPhase.STOPPED, attempt=job.attempt, step=step, entered=now.watch, deadline=None,
+        nodes=job.nodes, job_step=job.step, owner=job.owner, journal=(entry,), cluster=cluster, uid=job.uid,
+    )  # fmt: skip
+    return replace(ended, notices=(_told(ended, why, now),))
 
 
 def _told(ended: Recovery, why: str, now: Now) -> Notice:

@@ -55,7 +55,7 @@ Ruled = tuple[Move | None, Recovery]
 def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDecision:
     recovery, opened = s.recovery, False
     if recovery is None:
-        recovery = deleted.answer(s.lost, s.job, now) if s.lost is not None else _adopt(s, now, cluster)
+        recovery = _taken_up(s, now, cluster)
         opened = recovery is not None
     if recovery is None:
         return JobDecision(None)
@@ -85,6 +85,13 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
             recovery = arrivals.told(recovery, policy, now)
         s = replace(s, outcome=None)
     return JobDecision(recovery, opened, recovery.phase in ENDS, tuple(silent), found)
+
+
+def _taken_up(s: JobSlice, now: Now, cluster: str) -> Recovery | None:
+    """Of a job that has no record, or has one no more."""
+    if s.lost is not None:
+        return deleted.answer(s.lost, s.job, now)
+    return _adopt(s, now, cluster) or (deleted.unread(s.job, now, cluster) if s.unknown and s.job else None)
 
 
 def _found(s: JobSlice, r: Recovery) -> tuple[Finding, ...]:

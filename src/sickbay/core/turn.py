@@ -155,6 +155,7 @@ class JobSlice:
     paused: str = ""
     given_up: bool = False  # it has no record because the last one gave up this very attempt
     lost: Recovery | None = None  # its record, if somebody deleted it while we looked on
+    unknown: bool = False  # somebody removed its record, which nobody could read
     undelivered: str = ""  # why what it asks for cannot even be asked of the platform
 
 
