@@ -144,6 +144,27 @@ def test_the_first_node_that_lost_its_power_with_many_others_may_have_booted_bef
     assert bool(complaints(ward, "HealthyJobsRun")) == complained
 
 
+@pytest.mark.parametrize(("factor", "harmed", "complained"), [("rack", 3, False), ("rack", 1, True), ("job", 3, True)])
+def test_an_attempt_on_a_node_that_shows_what_others_show_too_is_not_barren_while_a_case_says_so(
+    factor: str, harmed: int, complained: bool
+) -> None:
+    """A bad driver had hung it (seed 1723). What only this job's nodes show may be its own doing."""
+    ward = unwatched(jobs=JobPolicy(barren_limit=1))
+    job = ward.submit("llama", GANG)
+    ward.passes(400.0)  # nothing is saved yet
+    node = ward.world.nodes[GANG[0]]
+    for name in [n.name for n in ward.world.nodes.values() if n.rack == node.rack][:harmed]:
+        ward.world.strike("gpu_lost_79", name, cure="reboot")
+    of = f"rack={node.rack}" if factor == "rack" else "job=llama"
+    ward.run.store.create(replace(a_case(Phase.ESCALATED, node=of), id=f"{of}.1", factor=of))
+    ward.judge.look()
+    if job.live:
+        ward.world.gangs.stop(job, "owner")
+    ward.judge.look()
+    ward.world.gangs.restart("llama#2.3", job, 2, 0, names(6, 4))
+    assert bool(complaints(ward, "HealthyJobsRun")) == complained
+
+
 # -- a clock that leaps
 
 

@@ -90,6 +90,7 @@ class HealthyJobsRun(Checker):
         self._victims = Victims()
         self._saved: dict[str, int] = {}  # job -> the last attempt that ended with a complete checkpoint of its own
         self._excused: set[str] = set()  # jobs whose last attempt is not counted
+        self._sick_at_end: dict[str, set[str]] = {}  # job -> nodes of that attempt on which something could be seen
         self._tries: dict[str, list[float]] = defaultdict(list)
         self._alone: dict[str, int] = defaultdict(int)  # how many of them while no others did not begin
         self._treated = ("", 0.0)  # the node that was treated last, and when
@@ -117,6 +118,7 @@ class HealthyJobsRun(Checker):
         why, n = str(fact.detail["why"]), int(fact.detail["attempt"])
         if any(c.attempt == n for c in self.world.jobs[job].checkpoints):
             self._saved[job] = n
+        self._sick_at_end[job] = self._sick_nodes(job)
         shared = bool(self._victims.of(job, fact.t))
         steps = int(fact.detail["step"]) - self._attempt(fact, job).from_step
         by_drain = why.startswith("stopped by drain:")  # which may end it before anybody was told of its first steps
@@ -141,6 +143,13 @@ class HealthyJobsRun(Checker):
         many = max(limits.absent_nodes, limits.absent_share * len(there))
         return why == "host_crash" and sum(bool(n.cuts) and not n.ready for n in there) >= many
 
+    def _has_a_cause(self, job: str) -> bool:
+        """All that can be seen on nodes of its last attempt is what others have too, and a case says so (seed 1723)."""
+        sick, limits = self._sick_at_end.get(job, set()), self.run.settings.controller
+        cases = [case for case in self.judge.open if not case.factor.startswith("job=")]
+        nodes = [self.world.nodes[name] for name in sorted(sick) if name in self.world.nodes]
+        return bool(nodes) and all(self.judge.commons.explain(node, cases, limits) for node in nodes)
+
     def _sick_nodes(self, job: str) -> set[str]:
         return {n for n in self.world.jobs[job].nodes if not self.world.truly_healthy(n, ("nvidia-smi",))}
 
@@ -164,7 +173,7 @@ class HealthyJobsRun(Checker):
         fresh = self._saved.get(job) == int(fact.detail["attempt"]) - 1
         ours = fact.detail["by"] not in ("owner", "scheduler")
         again = self._died.get(job, set()) & set(str(fact.detail["nodes"]).split(",")) & self._sick_nodes(job)
-        excused = job in self._excused or self._victims.has_shown_itself(job, fact.t)
+        excused = job in self._excused or self._victims.has_shown_itself(job, fact.t) or self._has_a_cause(job)
         if ours and not fresh and excused and not again:
             self._judge_again(fact, job)
             return
