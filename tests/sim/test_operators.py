@@ -165,3 +165,21 @@ def test_a_command_that_somebody_deletes_before_it_was_read_is_gone_and_the_log_
     sky.world.run_for(60.0)
     assert commands(sky) == []
     assert len(said(sky, "delete-command")) == 1
+
+
+def test_a_job_that_was_deleted_is_often_submitted_again_at_once_and_is_another_one() -> None:
+    """On whatever is free, from its first attempt on; what its namesake lived through is looked up all the same."""
+    uids, gone = set[str](), 0
+    for seed in range(12):
+        sky = a_sky(seed)
+        sky.world.submit(JobSpec("llama", names(0, 4)))
+        assert operators.deletes_job(sky)
+        deleted = sky.world.now
+        sky.world.run_for(120.0)
+        job = sky.world.jobs["llama"]
+        gone += not job.live
+        uids.add(job.uid)
+        assert job.lived(1, deleted).end == "stopped by owner"
+        assert job.attempt == 1
+    assert uids == {"job-llama-1", "job-llama-2"}
+    assert 0 < gone < 12

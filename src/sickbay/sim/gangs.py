@@ -254,17 +254,23 @@ class Gangs:
         world = self.world
         if job.life != life or job.live:
             return
-        free = [n.name for n in world.nodes.values() if n.serving() and not n.stuck and self._looks_open(job, n)]
-        is_free, own = frozenset(free), frozenset(job.nodes)
-        want = [name for name in job.nodes if name in is_free]
-        want += [name for name in free if name not in own]
+        want = self.open_for(job)
         if len(want) < len(job.nodes):
             if again:
                 world.after(60.0, lambda: self._requeue(job, life))
             return
         newest = job.newest_checkpoint()
         step = newest.step if newest else job.spec.first_step
-        self._place(job, job.attempt + 1, step, tuple(want[: len(job.nodes)]), by="scheduler")
+        self._place(job, job.attempt + 1, step, want, by="scheduler")
+
+    def open_for(self, job: SimJob) -> tuple[str, ...]:
+        """As many nodes as it has that look open, its own first; fewer if there are fewer."""
+        nodes = self.world.nodes.values()
+        free = [n.name for n in nodes if n.serving() and not n.stuck and self._looks_open(job, n)]
+        is_free, own = frozenset(free), frozenset(job.nodes)
+        want = [name for name in job.nodes if name in is_free]
+        want += [name for name in free if name not in own]
+        return tuple(want[: len(job.nodes)])
 
     def resubmit(self, job: SimJob) -> bool:
         """Its owner starts it again on whatever looks open; the time since an ending by the user's own code is the

@@ -23,6 +23,7 @@ WHO = ("bob", "carol")
 LASTS_S = (1_800.0, 7_200.0, None)  # None: whoever said it forgets it
 PATIENCE_S = 600.0  # until somebody looks again whether what they mean to decide is there
 AWAY_S = (7_200.0, 21_600.0, float("inf"))
+AGAIN_S = (0.05, 0.05, 3.0, 60.0)  # until a job that was deleted is submitted again
 LINES_S = ((1.0, 60.0), (20.0, 170.0), (60.0, 400.0))  # the door takes back what has not begun after three minutes
 
 
@@ -263,10 +264,13 @@ def preempts(sky: Sky) -> bool:
 
 
 def deletes_job(sky: Sky) -> bool:
-    """Its owner does, while it runs or while it is brought back."""
+    """Its owner does, while it runs or while it is brought back. Often there is another of its name before anybody has
+    looked (kubectl replace --force), or a little later."""
     job = _some_job(sky)
     if job:
         sky.world.people.delete_job(job)
+    if job and sky.rng.random() < 0.6:
+        sky.world.after(sky.rng.choice(AGAIN_S), lambda: sky.world.people.submit_again(job))
     return bool(job)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sickbay.model import JobPhase
@@ -153,6 +154,14 @@ class People:
         else:
             job.phase = JobPhase.GONE
             self.world.touch_job(job)
+
+    def submit_again(self, job_id: str) -> None:
+        """Another job of the same name and shape, on whatever looks open, if there is room for it."""
+        job, gangs = self.world.jobs[job_id], self.world.gangs
+        nodes = gangs.open_for(job)
+        if job.phase is JobPhase.GONE and len(nodes) == len(job.spec.nodes):
+            self.world.note("person", "", act="submit-again", job=job_id, by=job.spec.owner)
+            gangs.submit(replace(job.spec, nodes=nodes))
 
     def change_driver(self, names: list[str], driver: str, bad_share: float = 0.0) -> list[str]:
         """A roll-out: these nodes boot into another driver. On a share of them NVLink does not train any more."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import pytest
+
+from sickbay.kube.api import Api
 from sickbay.kube.objects import (
     Condition,
     ContainerState,
@@ -13,10 +18,13 @@ from sickbay.kube.objects import (
     PodStatus,
     Terminated,
 )
-from sickbay.model import Job, JobPhase
-from sickbay.platforms.kubernetes.gangs import kinds, show
+from sickbay.model import Checkpoint, Job, JobPhase
+from sickbay.platforms.kubernetes.gangs import index, kinds, show, words
 from sickbay.platforms.kubernetes.gangs.kinds import GangObject, GangSpec, GangStatus
 from sickbay.platforms.kubernetes.gangs.show import Gang, Memory
+from sickbay.platforms.kubernetes.site import site_of
+from sickbay.settings import KubernetesSettings
+from tests.kubernetes.gangs.ground import WallClock
 
 
 def a_pod(rank: int, phase: str = "Running", *, made: int = 0, code: int | None = None, why: str = "",
@@ -150,3 +158,35 @@ def test_a_checkpoint_that_says_no_time_was_made_when_we_first_heard_of_it() -> 
     assert first is not None
     assert (first.step, first.at) == (50, 100.0)
     assert later == first
+
+
+def test_a_job_shows_the_identity_of_its_object_and_bare_pods_have_none_that_lasts() -> None:
+    """What stands for bare pods is made with our first stop, and they are others after each restart."""
+    gang = a_gang(a_pod(0), a_pod(1))
+    gang.object.metadata.uid = "u-1"
+    assert shown(gang).uid == "u-1"
+    gang.kind = kinds.BARE
+    assert shown(gang).uid == ""
+
+
+@pytest.mark.parametrize(("attempt", "forgotten"), [("", True), ("2", True), ("3", False)])
+def test_of_another_job_of_the_name_nothing_is_remembered_and_of_one_that_we_made_anew_it_is(
+    attempt: str, forgotten: bool
+) -> None:
+    """Pods of the old one may still be there when its owner has submitted it again, with our words on it or without."""
+    gangs = index.Gangs(site_of(cast(Api, None), KubernetesSettings(), WallClock()), lambda node: "")
+    gangs.put("job", an_object("old", "2"))
+    gangs.put_pod(a_pod(0))
+    before = gangs.show("n/job/j")
+    assert gangs.put_progress(before, 500, 1.0, (Checkpoint(400, 1.0, 2),))
+    gangs.gone("job", "n", "j", 2)
+    gangs.put("job", an_object("new", attempt))
+    after = gangs.show("n/job/j")
+    assert after.uid == "new"
+    assert (after.checkpoints == ()) is forgotten
+    assert after.step != 500
+
+
+def an_object(uid: str, attempt: str) -> GangObject:
+    notes = {words.ATTEMPT: attempt} if attempt else None
+    return GangObject(Meta(name="j", namespace="n", uid=uid, annotations=notes), GangSpec(parallelism=1))

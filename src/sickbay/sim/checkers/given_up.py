@@ -127,6 +127,9 @@ class NoJobGivenUp(Checker):
         if fact.kind == "place":
             self._explain(job)
             self._charge_unseen(job)
+        if fact.kind == "place" and fact.detail["by"] == "owner":  # another one of the name, to whom nothing happened
+            self._since.pop(job, None)
+            self._spent.pop(job, None)
         if fact.kind == "job-end":
             self._evicted.pop(job, None)
             what = self._victims.of(job, fact.t)
@@ -157,7 +160,7 @@ class NoJobGivenUp(Checker):
         led = min((b.led_since for b in self.run.brains if b.led_since is not None), default=0.0)
         if end is None or led <= end.t:
             return
-        ended = next(a for a in self.world.jobs[job].attempts if a.n == end.detail["attempt"])
+        ended = self.world.jobs[job].lived(int(end.detail["attempt"]), end.t)
         if all(self._ready_at.get(name, 0.0) < led for name in ended.nodes):
             self._note_spent(end, job, True)
 
@@ -190,6 +193,8 @@ class NoJobGivenUp(Checker):
     def _judge(self, job: str) -> None:
         ended = next((r for r in self.run.store.history(Recovery, limit=50) if r.job == job), None)
         if ended is None or ended.phase is not RecoveryPhase.FAILED:
+            return
+        if ended.uid not in ("", self.world.jobs[job].uid):  # its owner has submitted another of the name since
             return
         if not could_begin(self.world.jobs[job].spec, self.run.settings.jobs):
             return

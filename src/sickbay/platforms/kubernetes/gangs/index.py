@@ -266,8 +266,10 @@ class Gangs:
         """What its pods have said. A new object of a later attempt is the same job, made anew by us; of any other the
         old one's steps and checkpoints say nothing, though its pods may still be there when it comes."""
         memory, uid = self._memory_of(job), show.uid_of(gang)
+        if job in self._parents:  # it remembers with its TrainJob
+            return memory
         if memory.uid and uid != memory.uid and show.attempt_of(gang.object) <= memory.attempt:
-            memory = self._memory[self._parents.get(job, job)] = Memory()
+            memory = self._memory[job] = Memory()
         memory.uid = uid
         return memory
 
