@@ -183,3 +183,14 @@ def test_an_owners_word_counts_for_ranks_that_only_the_platform_knows_of() -> No
     s = a_slice(since=601.0, commands=(a_command("restart"),))
     assert loose(s, stopped) == ()
     assert reach.obey(s, stopped, Now(5.0, 5.0)).unfenced == DEAD_JOB.attempt
+
+
+@pytest.mark.parametrize(
+    ("seen", "stands"),
+    [({}, 0), ({"unreachable": {"n2": 500.0}}, 1), ({"powerless": ("n2",)}, 1), ({"job": DEAD_JOB}, 1)],
+    ids=["all answer", "one is away", "one has no power", "it is down"],
+)
+def test_an_owners_word_is_over_once_the_job_runs_and_all_its_nodes_answer(seen: dict[str, Any], stands: int) -> None:
+    """Said two hours before, it started an attempt beside ranks of the same one that had been cut off again."""
+    r = a_recovery(unfenced=1)
+    assert reach.forget(JobSlice(**{"job": a_job(), "recovery": r, **seen}), r).unfenced == stands

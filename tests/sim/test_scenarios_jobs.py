@@ -390,3 +390,19 @@ def test_a_job_that_was_submitted_again_while_nobody_led_has_not_lost_its_number
     assert ward.recovery("llama").attempt == 1  # type: ignore[union-attr]
     assert not [n for n in ward.run.mailbox.notices if "number" in n.title]
     ward.ends_well()
+
+
+def test_an_owners_word_about_ranks_out_of_reach_is_over_when_they_are_back() -> None:
+    """Cut off again two hours later, the very same attempt was started anew beside its own ranks, without a word."""
+    ward = Ward(32, rack_size=8)
+    ward.submit()
+    ward.passes(3_600.0)
+    cut = ward.world.network.cut(names(0, 4), "control")
+    ward.passes(150.0)
+    ward.run.store.create(Command("order-1", "restart", "llama", "ann", "on purpose", ward.world.now))
+    ward.passes(60.0).world.network.mend(cut)
+    ward.passes(7_200.0)
+    ward.world.network.cut(names(0, 4), "control")
+    ward.passes(3 * 3_600.0)
+    assert ward.facts("two-attempts") == []
+    assert ward.world.jobs["llama"].attempt == 1

@@ -48,6 +48,7 @@ def only_progressed(r: Recovery, job: Job) -> bool:
         and differs(job, r.job_step)
         and job.nodes == r.nodes
         and job.uid in ("", r.uid)
+        and job.attempt > r.unfenced  # else what its owner said may be over by now
         and r.pending is None
     )
 

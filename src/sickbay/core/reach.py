@@ -14,7 +14,7 @@ from dataclasses import replace
 from sickbay.core import outages
 from sickbay.core.naming import named
 from sickbay.core.turn import JobSlice, Now
-from sickbay.model import Entry, Job, Node, Notice, Recovery, RecoveryPhase
+from sickbay.model import Entry, Job, JobPhase, Node, Notice, Recovery, RecoveryPhase
 
 NAMED = 6
 MOST_BEHIND = 100  # names that an action carries: of more the platform's own signs of lost power must tell
@@ -31,6 +31,14 @@ def is_given_leave(r: Recovery, job: Job) -> bool:
     """Its owner said so of this attempt. A lower number than is on record is none of which anybody has spoken: it was
     changed, or belongs to another job of the name where objects have no identity that lasts (bare pods)."""
     return r.unfenced >= max(job.attempt, r.attempt)
+
+
+def forget(s: JobSlice, r: Recovery) -> Recovery:
+    """It runs, and each of its nodes answers: what its owner said of ranks out of reach is over. Cut off again hours
+    later, the same attempt was started anew beside its own ranks."""
+    job, away = s.job, s.unreachable or s.left_on or s.powerless
+    lives = job is not None and job.phase is JobPhase.RUNNING and r.phase is RecoveryPhase.RUNNING
+    return replace(r, unfenced=0) if job is not None and lives and not away and is_given_leave(r, job) else r
 
 
 def loose(s: JobSlice, r: Recovery, job: Job) -> tuple[str, ...]:

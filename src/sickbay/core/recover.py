@@ -65,7 +65,7 @@ def decide(s: JobSlice, policy: JobPolicy, now: Now, cluster: str = "") -> JobDe
     recovery = arrivals.note(progress.note(recovery, s, now), s)
     if was_passed_over(recovery, now):  # that time is not counted
         recovery = replace(recovery, deadline=renewed(recovery, policy, now))
-    recovery = reach.obey(s, recovery, now)
+    recovery = reach.obey(s, reach.forget(s, recovery), now)
     recovery = recovery if s.paused else reach.told(s, recovery, now)  # else it would not go on by itself
     silent, found = list[tuple[str, str]](), _found(s, recovery)
     for _ in range(8):
