@@ -455,6 +455,14 @@ def test_a_job_that_hangs_again_and_nothing_explains_it_is_moved_to_other_nodes(
     assert set(a_job().nodes) <= set(r.suspects)
 
 
+def test_a_failure_on_a_node_that_answers_nobody_is_no_first_one_of_two_that_nothing_explains() -> None:
+    """Its next one, the first that truly nothing explained, was its last."""
+    job = a_job(JobPhase.FAILED, checkpoint=None)
+    for away, first in (({"n2": 1_000.0}, False), ({}, True)):
+        r = answered(examining(), job, Done(), verdict=MYSTERY, unreachable=away)
+        assert (r.blame, r.swap) == (Blame.UNKNOWN, first)
+
+
 def test_a_second_unexplained_failure_on_a_node_that_answers_nobody_is_not_given_up_at_once() -> None:
     """A rack without power is known as that a minute later."""
     job = replace(DEAD, checkpoint=Checkpoint(40, WALL, 1))

@@ -308,7 +308,8 @@ def _examining(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     again = r.cost is Cost.ONE and outages.barren(job, r) > 1  # what cost nothing was no first failure of its own
     if r.blame is Blame.UNKNOWN and r.swap and again and not mute:
         return (E.GIVEN_UP, "it failed again with nothing to explain it"), r
-    if r.blame is Blame.UNKNOWN and r.cost is Cost.ONE:  # a hang that cost nothing is no first one of two (seed 71)
+    # A hang that cost nothing is no first one of two (seed 71), nor what a node that answers nobody explains.
+    if r.blame is Blame.UNKNOWN and r.cost is Cost.ONE and not mute:
         r = replace(r, swap=True)
     return (E.BLAMED, f"{explain.BLAME_WORDS[r.blame or Blame.UNKNOWN]}: {_first(r.because)}"), r
 
