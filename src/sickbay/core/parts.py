@@ -8,6 +8,7 @@ were replaced.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from sickbay.core import comebacks
 from sickbay.core.frozen import replace
@@ -19,6 +20,7 @@ Carriers = Mapping[str, tuple[str, ...]]  # serial or UUID -> the nodes that sho
 NO_NAMES = frozenset({"na", "none", "null", "unknown", "notsupported", "unknownerror", "gpuislost"})
 
 
+@lru_cache(maxsize=65_536)
 def is_name(text: str) -> bool:
     """Zeros and "[N/A]" are what boards print that have no number, and every one of them prints the same."""
     bare = "".join(c for c in text.lower().removeprefix("gpu-") if c.isalnum())

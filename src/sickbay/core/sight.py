@@ -64,6 +64,8 @@ def _our_own_findings(turn: Turn, node: Node) -> list[Finding]:
         away = f"{node.name} was not ready from {began} on"
         found.append(_monitor(node, "monitor.not-ready", away, int(since) + 1, now, Severity.REBOOT))
     for gpu in node.gpus if turn.s.condemned or node.gate else ():
+        if not (node.gate or turn.s.condemned.keys() & {gpu.serial, gpu.uuid}):
+            continue
         part = parts.name_of(gpu, node, turn.s.carriers)
         if part and (reason := _why_not_back(turn, node, part)):
             found.append(_monitor(node, "monitor.condemned-part", reason, 1, now, Severity.REPLACE, gpu.pci, part))
