@@ -128,8 +128,8 @@ class NoJobGivenUp(Checker):
             self._explain(job)
             self._charge_unseen(job)
         if fact.kind == "place" and fact.detail["by"] == "owner":  # another one of the name, to whom nothing happened
-            self._since.pop(job, None)
-            self._spent.pop(job, None)
+            for known in (self._since, self._spent, self._last):
+                known.pop(job, None)
         if fact.kind == "job-end":
             self._evicted.pop(job, None)
             what = self._victims.of(job, fact.t)
