@@ -591,10 +591,14 @@ def test_a_sickness_is_not_left_alone_for_a_word_of_our_own() -> None:
     assert "nobody has a case for it" in complaints(ward, at_the_end=True)
 
 
-def test_a_job_dies_and_nobody_looks_after_it() -> None:
+@pytest.mark.parametrize(("ran_s", "complains"), [(600.0, True), (60.0, False)])
+def test_a_job_dies_and_nobody_looks_after_it(ran_s: float, complains: bool) -> None:
+    """One that ends before anybody has seen it run is its owner's (seed 50000422)."""
     ward = unwatched()
-    ward.world.gangs.stop(running(ward), "owner", JobPhase.FAILED)
-    assert "llama died and nobody looks after it" in complaints(ward, at_the_end=True)
+    job = ward.submit("llama", GANG)
+    ward.passes(ran_s)
+    ward.world.gangs.stop(job, "owner", JobPhase.FAILED)
+    assert ("llama died and nobody looks after it" in complaints(ward, at_the_end=True)) is complains
 
 
 def test_a_job_waits_though_there_is_room() -> None:

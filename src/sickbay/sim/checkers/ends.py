@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OFF = ("stopped", "terminated")  # by its provider's word: no rank runs there
 AGAIN_S = 3_600.0  # a job that does not begin is tried again at least so often
 LEAST_QUIET_S = 3600.0  # docs/settings.md: after a deferral or a time-out, however short `quiet_s` is
+SHOWN_S = 120.0  # by then a view that is late shows what was so
 REMADE_S = 120.0  # docs/cases.md: the record of a job that runs is written again within a minute
 SLACK_S = 600.0  # watch time runs a little behind the world's
 
@@ -183,10 +184,13 @@ class JobsMove(Checker):
             self.complain(None, f"{job} died and nobody looks after it")
 
     def _died_unseen(self, job: str) -> bool:
-        """Dead before anybody led: nobody knows whether its owner still wants it, so it is not brought back."""
+        """Dead before anybody led, or sooner than a view shows that it ran at all: nobody knows whether its owner still
+        wants it, so it is not brought back (seed 50000422)."""
         led = min((b.first_led for b in self.run.brains if b.first_led is not None), default=0.0)
         ends = [fact.t for fact in self.world.log if fact.kind == "job-end" and fact.detail["job"] == job]
-        return bool(ends) and ends[-1] < led
+        began = [f for f in self.world.log if f.kind == "place" and f.detail["job"] == job]
+        unseen = bool(began and ends) and began[-1].detail["by"] == "owner" and ends[-1] - began[-1].t <= SHOWN_S
+        return unseen or (bool(ends) and ends[-1] < led)
 
     def _must_lack_room(self, job: str, recovery: Recovery) -> None:
         cases = {c.value.node for c in self.run.store.list(Case)}
