@@ -737,7 +737,7 @@ class Cost(StrEnum):
     ONE = "one"
     SHARED = "shared"  # it failed like several others, or its nodes went away with many
     BLAMELESS = "blameless"  # it stood still or did not begin, and nothing is wrong with its nodes
-    DRAINED = "drained"  # we emptied one of its nodes before its first step
+    DRAINED = "drained"  # we emptied one of its nodes before its first step, or what it cost is settled already
     ABSENT = "absent"  # the nodes that it asked for did not come
 
 

@@ -457,6 +457,18 @@ def test_a_part_is_not_condemned_by_the_word_of_one_who_may_cause_no_replacement
     assert condemned_with(bed) == {"S1": "row-remap-failed in case n1.1"}
 
 
+@pytest.mark.parametrize(("kills", "condemned"), [((1.0, 2.0, 3.0), True), ((1.0, 2.0), False)])
+def test_a_part_that_had_ended_three_jobs_when_its_machine_was_taken_away_is_condemned(
+    kills: tuple[float, ...], condemned: bool
+) -> None:
+    """It came back in a machine of another name and ended three more (seed 50001167)."""
+    bed = Bedside(policy=OPEN_HANDED).finds("xid.79", part="S1").until(Phase.DRAINING)
+    bed.record = replace(bed.record, doubts=(Doubt("S1", kills=kills),))
+    bed.shows(gone=True)
+    assert bed.decision is not None
+    assert [part for part, _ in bed.decision.condemn] == ["S1"] * condemned
+
+
 def test_a_case_without_a_replacement_condemns_no_part() -> None:
     bed = Bedside(policy=OPEN_HANDED).finds("xid.79", part="S1").until(Phase.RESOLVED)
     assert bed.case.diagnoses[0].part == "S1"

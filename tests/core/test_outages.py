@@ -94,6 +94,14 @@ def test_an_attempt_with_a_sick_node_is_counted() -> None:
     assert judged(after(*NEVER), SICK).cost is Cost.ONE
 
 
+def test_one_that_had_saved_and_is_shown_alive_once_more_is_not_charged_when_it_is_seen_to_end_again() -> None:
+    """By a look from before its end, while its next attempt was refused (seed 50001182)."""
+    waiting = replace(a_recovery(P.WAITING_FOR_CAPACITY), cost=Cost.SETTLED, job_step=100)
+    assert outages.counted_once(waiting, replace(waiting, phase=P.RUNNING)).cost is Cost.DRAINED
+    assert outages.counted_once(waiting, replace(waiting, phase=P.RUNNING, job_step=101)).cost is Cost.SETTLED
+    assert outages.counted_once(replace(waiting, cost=Cost.ONE), waiting).cost is Cost.SETTLED
+
+
 CAUSE = "agent=agent-next.1"
 
 

@@ -340,6 +340,20 @@ def test_who_took_over_an_older_mark_takes_no_place_by_closing_that_node_again(
     assert bool(complaints(ward, "WithinLimits")) is complained
 
 
+@pytest.mark.parametrize(("n", "complained"), [(1, False), (2, True)])
+def test_a_case_that_closes_a_node_which_it_has_just_released_takes_no_place_anew(n: int, complained: bool) -> None:
+    """Its answer got lost (seed 50001563)."""
+    ward = unwatched(max_out=Limit(count=1, at_least=0))
+    asks(ward, Verb.CORDON, "node-0001")
+    ward.world.nodes["node-0003"].ready = False  # it was down when it was closed: that took no place of the limit
+    asks(ward, Verb.CORDON, "node-0003")
+    ward.judge.look()
+    ward.world.nodes["node-0003"].ready = True
+    asks(ward, Verb.RELEASE, "node-0003")
+    ward.run.platform.perform(Action(f"node-0003.{n}/2", Verb.CORDON, Place("node-0003")))
+    assert bool(complaints(ward, "WithinLimits")) is complained
+
+
 def test_of_two_pools_that_one_pass_takes_nodes_from_one_allows_none() -> None:
     """Whoever came first: the pool that allows none was not to be touched."""
     ward = unwatched(max_out_fleet=Limit(count=5))

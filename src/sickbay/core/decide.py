@@ -316,11 +316,16 @@ def _asked(turn: Turn, case: Case, verb: Verb | None) -> Case:
 
 def _condemned(turn: Turn, case: Case) -> tuple[tuple[str, str], ...]:
     """Parts that left with a replaced machine. Should one of them come back, it is refused. Not by the word of one who
-    may cause no REPLACE: it would cause that of the next machine that the part is in."""
-    if not comebacks.has_left(case):
-        return ()
+    may cause no REPLACE: it would cause that of the next machine that the part is in. So is one that had ended three
+    jobs when somebody took its machine away, before anybody decided about it: in a machine of another name it ended
+    three more (seed 50001167)."""
     ill = [d for d in case.diagnoses if d.part and Verb.REPLACE in turn.ctx.ceilings.get(d.source, ())]
-    return tuple((d.part, f"{d.fault} in case {case.id}") for d in ill)
+    if comebacks.has_left(case):
+        return tuple((d.part, f"{d.fault} in case {case.id}") for d in ill)
+    if case.phase is not Phase.RESOLVED or case.journal[-1].event != Event.GONE:
+        return ()
+    lethal = [(d.part, suspicion.needs_a_person(turn.record, [d.part], turn.ctx.now.watch)) for d in ill]
+    return tuple((part, f"{why}, and its machine left first ({case.id})") for part, why in lethal if why)
 
 
 def wake_at(case: Case, record: NodeRecord, ctx: Context) -> float | None:

@@ -333,7 +333,9 @@ def _waiting(s: JobSlice, r: Recovery, policy: JobPolicy, now: Now) -> Ruled:
     if progress.is_told_late(r, job, now.watch):
         return None, replace(r, refusal=f"attempt {job.attempt} is stopped and still shown as running")
     if job.phase is JobPhase.RUNNING:
-        return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), _alive(r, job, now)
+        return (E.ALIVE, f"attempt {job.attempt} is alive: nothing to restart"), outages.counted_once(
+            r, _alive(r, job, now)
+        )
     r = outages.known_late(s, r)
     barren = outages.barren(job, r)
     spent = r.cost is Cost.ONE and barren >= policy.barren_limit

@@ -252,7 +252,7 @@ class Gangs:
     def _requeue(self, job: SimJob, life: int, *, again: bool = True) -> None:
         """A platform's own scheduler: same size, whatever nodes look open, newest checkpoint. For comparisons."""
         world = self.world
-        if job.life != life or job.live:
+        if job.life != life or job.live or world.jobs.get(job.id) is not job:
             return
         want = self.open_for(job)
         if len(want) < len(job.nodes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar
 
-from sickbay.model import Case
+from sickbay.model import Case, Recovery
 from sickbay.sim.checkers.checker import Checker
 from sickbay.sim.checkers.given_up import Victims
 from sickbay.sim.faults import kinds
@@ -105,6 +105,8 @@ class HealthyJobsRun(Checker):
             self._hurt.discard(job)
         if fact.kind == "treat-start":
             self._treated = fact.node, fact.t
+        if fact.kind == "etcd-restored":
+            self._forget(fact)
         if fact.kind == "ranks-dead" and (sick := self._sick_nodes(job)):
             self._died[job] = sick
         if fact.kind == "job-end":
@@ -113,6 +115,13 @@ class HealthyJobsRun(Checker):
             self._hurt.discard(job)
             self._judge_place(fact, job)
             self._died.pop(job, None)
+
+    def _forget(self, restored: Fact) -> None:
+        """Attempts since the backup was taken nobody knows of any more; nor can he who leads on write down what he
+        knows where the record, as it was put back, is one that he cannot read (seed 50001529)."""
+        unread = {each.key for each in self.run.store.unread() if each.kind is Recovery}
+        for job in [*self._barren] if self.forgotten_since(restored) < restored.t else unread:
+            self._barren.pop(job, None)
 
     def _judge_end(self, fact: Fact, job: str) -> None:
         why, n = str(fact.detail["why"]), int(fact.detail["attempt"])

@@ -39,6 +39,9 @@ def _number(case: str) -> int:
     return int(case.rpartition(".")[2])
 
 
+UNHEARD_S = 60.0  # after its own release a case may not know of it
+
+
 class _LetGo(Checker):
     """Knows of whom people have let go: then a machine that went and has no successor fills no place any more."""
 
@@ -74,6 +77,7 @@ class WithinLimits(_LetGo):
         self._taken: dict[str, str] = {}
         self._adopted: dict[str, str] = {}  # node -> the case that took over an older mark of ours
         self._at: dict[str, float] = {}
+        self._released: dict[str, tuple[str, float]] = {}  # node -> by which case, and when
         self._down: dict[str, float] = {}  # out by others' doing -> since when
         # machines that we gave back, and when: whoever comes in their place is out too
         self._exchanged: dict[str, float] = {}
@@ -88,10 +92,15 @@ class WithinLimits(_LetGo):
             self._exchanged = {name: at for name, at in self._exchanged.items() if at < forgotten}
         if fact.kind == "person" and fact.detail["act"] == "terminate":
             self._taken.pop(fact.node, None)
-        if fact.kind in ("release", "joined") or (fact.kind == "person" and fact.detail["act"] == "uncordon"):
+        own = fact.kind == "release" and fact.detail.get("case") == self._adopted.get(
+            fact.node
+        )  # perhaps unheard (1108)
+        opened = fact.kind in ("release", "joined") or (fact.kind == "person" and fact.detail["act"] == "uncordon")
+        if opened and not own:
             self._adopted.pop(fact.node, None)
         if fact.kind == "release":
             self._exchanged.pop(fact.node, None)
+            self._released[fact.node] = str(fact.detail["case"]), fact.t
         if fact.kind == "cordon":
             self._judge(fact)
 
@@ -103,6 +112,9 @@ class WithinLimits(_LetGo):
             if self._taken.get(fact.node) == was:
                 self._taken[fact.node] = str(fact.detail["case"])
             return
+        released, at = self._released.get(fact.node, ("", 0.0))
+        if released == fact.detail["case"] and fact.t - at <= UNHEARD_S:
+            return  # the answer got lost, and its place was not given back (seeds 1108, 50001563)
         if self._adopted.get(fact.node) == fact.detail["case"]:
             return  # its object went with the mark, and came back without it
         self._taken = {n: c for n, c in self._taken.items() if self._is_out(nodes[n], c)}

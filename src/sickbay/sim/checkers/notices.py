@@ -74,6 +74,7 @@ class ToldOnce(Checker):
         self._rolled: dict[object, set[str]] = defaultdict(set)  # what is rolled out -> nodes that have got it
         self._paused: frozenset[str] = frozenset()  # scopes
         self._resumed: list[tuple[float, str]] = []  # when the pause of a scope was over
+        self._unread: set[str] = set()  # cases about many of which nobody could read the record for a while
         self._incident, self._former, self._absent = Incident(), Incident(), Absent(judge)
 
     def fact(self, fact: Fact) -> None:
@@ -100,6 +101,7 @@ class ToldOnce(Checker):
             known.last = fact.t
         closed = fact.detail.get("act") in CLOSES and str(fact.detail.get("case", "")).startswith("absence.")
         unread = fact.kind == "newer-record" and "absence" in str(fact.detail["key"])
+        self._unread |= {str(fact.detail["key"])} if unread else set()
         unread |= fact.node == "absence" and fact.detail.get("act") == "delete-node-record"
         known.over |= closed or unread
 
@@ -202,6 +204,8 @@ class ToldOnce(Checker):
         if "/began" in notice.key and known.is_over(posted.at):
             self._former = known
             self._incident = known = replace(known, began=posted.at, over=False, told=0, cases=frozenset({notice.case}))
+        elif "/began" in notice.key and notice.case in self._unread:
+            return  # it was told of under another number meanwhile, and now it can be read what was owed (50001313)
         elif notice.case in self._former.cases - known.cases:  # that the last one is over, told after the next began
             known = self._former
         known.told, known.cases = known.told + 1, known.cases | {notice.case}

@@ -132,7 +132,7 @@ class Absent(Checker):
     def _let_go(self, act: str, t: float, verb: str = "") -> None:
         """A person who closes the case about many has them for a while; who is away alone after that is a patient, and
         those who are many still are many again. One who splits it, or has them exchanged, has them treated."""
-        missing = self.missing()
+        missing = self.missing() | {name for name in self.away if name in self._silent}  # it boots (seed 50001555)
         if act == "split" or (act, verb) == ("approve", "REPLACE"):
             self.away.update(dict.fromkeys(missing, t))
             self._split.update(missing)
