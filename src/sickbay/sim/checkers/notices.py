@@ -199,7 +199,7 @@ class ToldOnce(Checker):
 
     def _judge_incident(self, notice: Notice, posted: Posted) -> None:
         known = self._incident
-        if self._absent.unsettled(posted.at):
+        if self._absent.unsettled(max(known.last, known.began) + 1.0):  # and still: who was left to people since is not
             known.last = posted.at
         if "/began" in notice.key and known.is_over(posted.at):
             self._former = known
