@@ -92,7 +92,7 @@ class ToldOnce(Checker):
 
     def _note_away(self, fact: Fact) -> None:
         """What was told is over too once nobody can read it, or somebody deleted it (1427, 1244)."""
-        known, before = self._incident, self._absent.unsettled(fact.t)
+        known, before = self._incident, self._stands()
         self._absent.fact(fact)
         away = self._absent.unsettled(fact.t)
         if away and not before:
@@ -104,6 +104,12 @@ class ToldOnce(Checker):
         self._unread |= {str(fact.detail["key"])} if unread else set()
         unread |= fact.node == "absence" and fact.detail.get("act") == "delete-node-record"
         known.over |= closed or unread
+
+    def _stands(self) -> bool:
+        """Were nodes away with many when anybody heard of it last, and since? Those whose time with people is over by
+        now are many anew: that is another incident (1601, 50001902)."""
+        known = self._incident
+        return bool(self._absent.unsettled(max(known.last, known.began) + 1.0))
 
     def _note_struck(self, fact: Fact) -> None:
         """What is new about a node; an outsider who repeats what its agent says is not."""
@@ -199,7 +205,7 @@ class ToldOnce(Checker):
 
     def _judge_incident(self, notice: Notice, posted: Posted) -> None:
         known = self._incident
-        if self._absent.unsettled(max(known.last, known.began) + 1.0):  # and still: who was left to people since is not
+        if self._stands():
             known.last = posted.at
         if "/began" in notice.key and known.is_over(posted.at):
             self._former = known
