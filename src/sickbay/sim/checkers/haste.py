@@ -7,7 +7,7 @@ was away with many others was read directly in every pass). Called by the judge 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sickbay.sim.checkers.checker import Checker
 
@@ -20,7 +20,7 @@ FUTILE = 5  # times as many as an hour may have: the seed is not played to its e
 
 
 class FewPasses(Checker):
-    floor = 300
+    floor: ClassVar[float] = 300.0
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
