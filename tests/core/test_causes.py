@@ -197,6 +197,17 @@ def test_what_is_as_common_without_the_driver_did_not_come_with_it() -> None:
     assert list(find_slow([*came("n1", "n2", "n3"), *others], {"fleet": 32, "driver=590": 10}, LIMITS)) == []
 
 
+@pytest.mark.parametrize(("now", "found"), [("590", True), ("580", False)])
+def test_who_fell_ill_before_it_showed_the_driver_that_it_has_now_speaks_for_neither_side(
+    now: str, found: bool
+) -> None:
+    """Its platform told its version late (seed 50001957)."""
+    late = seen("n7", "n8", "n9", driver="580")
+    carried = {s.node: {"driver": now} for s in late}
+    said = list(find_slow([*came("n1", "n2", "n3"), *late], {"fleet": 32, "driver=590": 10}, LIMITS, carried))
+    assert bool(said) is found
+
+
 def test_that_it_came_with_a_value_is_remembered_when_it_is_seen_again() -> None:
     again = seen("n1", at=7_200.0, driver="590")
     assert kept([*came("n1"), *again], 7_200.0)[0].came == ("driver=590",)

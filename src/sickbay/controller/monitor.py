@@ -85,7 +85,9 @@ class Monitor:
             return
         self._slow = False
         limits, sightings = self._settings.controller, self._records.ledger.sightings
-        for cause in causes.find_slow(sightings, self._view.members, limits):
+        known = {s.node: self._view.nodes.get(s.node) for s in sightings}
+        carried = {name: node.factors for name, node in known.items() if node is not None}
+        for cause in causes.find_slow(sightings, self._view.members, limits, carried):
             if causes.is_news(cause, sightings, self._known(), limits):
                 self._open(cause, now)
 
