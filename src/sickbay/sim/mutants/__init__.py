@@ -179,9 +179,9 @@ def run_mutants(seeds: int, processes: int, named: str = "", *, keep: bool = Fal
         raise UserError(f"--only {named}: no mutant's name, and no checker that one is for, holds the word")
     context = multiprocessing.get_context("fork")
     logging.getLogger("sickbay").addHandler(logging.NullHandler())  # what a simulated controller warns of is no news
-    with context.Pool(processes, maxtasksperchild=1) as pool:
+    with context.Pool(processes, maxtasksperchild=1) as pool, context.Pool(1, maxtasksperchild=1) as plain:
         for done, (n, first) in enumerate(pool.imap_unordered(partial(_numbered, seeds), chosen), 1):
-            fate = _honest(pool, n, seeds, first)
+            fate = _honest(plain, n, seeds, first)  # beside the others: behind them it would be asked at the very end
             word = "killed  " if fate.killed_by else "SURVIVED"
             print(f"{done}/{len(chosen)} {word} {fate.name} ({fate.took_s:.0f} s)  {fate.killed_by[:140]}", flush=True)
             fates.append(fate)
