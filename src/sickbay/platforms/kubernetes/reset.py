@@ -96,9 +96,13 @@ def _under_way(site: Site, action: Action, node: NodeObject, known: treatment.Tr
     if taken is Taken.GOING:
         return Started(1.0, f"RESET_GPU on {node.metadata.name} is being taken back")
     resume(site, node)
-    why = f"the reset Job on {node.metadata.name} had not started and is deleted" if withdraw else said
+    why = _taken_back(node) if withdraw else said
     treatment.move(site, node.metadata.name, known, treatment.NEVER, why)
     return Lost(why) if withdraw else Unguarded(why)
+
+
+def _taken_back(node: NodeObject) -> str:
+    return f"the reset Job on {node.metadata.name} had not started and is deleted"
 
 
 def _ended(known: treatment.Treatment) -> Outcome | None:
@@ -120,7 +124,8 @@ def _never_made(site: Site, action: Action, node: NodeObject, known: treatment.T
     """We died between the note on the node and the Job: nothing was reset, and it may be sent once more."""
     if not action.call:
         resume(site, node)
-        why = f"{action.key} never arrived: its Job was not made"
+        gone = action.args.get("withdraw") == "1"  # it was going when we asked last
+        why = _taken_back(node) if gone else f"{action.key} never arrived: its Job was not made"
         treatment.move(site, node.metadata.name, known, treatment.NEVER, why)
         return Lost(why)
     return _send(site, action, node, known)
