@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sickbay.model import Event, Phase, Verb
-from sickbay.sim.mutants.patch import Mutant, Patch, all_, row_, set_, wrap_
+from sickbay.sim.mutants.patch import Mutant, Patch, all_, row_, rule_, set_, wrap_
 
 
 def _not_asked(old: Any) -> Any:
@@ -186,7 +186,9 @@ CONSENT: tuple[Mutant, ...] = (
         for v in (Verb.CORDON, Verb.DRAIN, Verb.RESET_GPU, Verb.REBOOT, Verb.POWER_CYCLE, Verb.REPLACE)
     ),
     Mutant(
-        "one approval is for everything", wrap_("core.obey", "_approve", _approves_all), drawn='"DRAIN", "RESET_GPU"'
+        "one approval is for everything",
+        rule_("core.obey", "approve", _approves_all, "OBEY"),
+        drawn='"DRAIN", "RESET_GPU"',
     ),
     Mutant(
         "maintenance windows are always open",
