@@ -233,7 +233,7 @@ def mostly_back(about: str) -> tuple[Shift, Spoilt]:
 
 @unread
 def test_who_goes_away_while_it_cannot_be_read_is_not_the_rest_of_those_who_went_before(about: str) -> None:
-    """Two were rebooted in the second in which the third of them was back (f2.py of the second attack)."""
+    """Two were rebooted in the second in which the third of them was back (found by an outsider)."""
     shift, spoilt = mostly_back(about)
     go_one_by_one(shift, *LATER[:3]).passes(10 * MINUTE)
     spoilt.mend()
@@ -271,7 +271,7 @@ def names_commands(shift: Shift) -> list[str]:
 
 @unread
 def test_once_it_can_be_read_again_people_hear_what_they_may_decide_and_each_day_after_that(about: str) -> None:
-    """What is lost was told while it could not be read, and then nothing for days (f1.py of the second attack)."""
+    """What is lost was told while it could not be read, and then nothing for days (found by an outsider)."""
     shift = go(wide(), *FIRST).passes(20 * MINUTE)
     spoilt = Spoilt(shift, about)
     shift.passes(2 * HOUR)

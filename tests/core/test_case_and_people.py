@@ -502,7 +502,7 @@ def test_a_cancel_asks_that_what_was_sent_be_taken_back_and_says_what_became_of_
 
 @pytest.mark.parametrize("said", [Lost("it had not begun"), Unguarded("not empty"), Refuted("it is ready")])
 def test_what_a_cancel_took_back_before_it_had_begun_is_no_rung_tried(said: Outcome) -> None:
-    """The next case of the node took it for a relapse, and treated above it (f12.py of the second attack)."""
+    """The next case of the node took it for a relapse, and treated above it (found by an outsider)."""
     bed = at(Phase.REPAIRING).is_sent().commands("abort").answers(said)
     assert bed.asks is Verb.RELEASE
     assert bed.answers().phase is Phase.DISMISSED

@@ -375,7 +375,7 @@ class Absences:
 
     def _write_again(self, case: Case, story: stories.Story, now: Now) -> None:
         """With what people have heard of it meanwhile, and the word that they may decide now: nothing else would look
-        at it again, or tell them of it, for days (f1.py of the second attack)."""
+        at it again, or tell them of it, for days (found by an outsider)."""
         self._seen, self._told = (), story
         if self._unanswerable and case.absence is not None and case.absence.count:
             told = words.readable(case, case.absence, now.wall)

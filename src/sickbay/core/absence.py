@@ -407,7 +407,7 @@ def taken_up(stored: Case, kept: Case | None, now: float) -> Case:
     """The case as it stands when its record can be read again: what people decided is on record, who is away is what
     was counted in memory meanwhile (`kept`), and a time limit begins anew. Eight of ten were back when it could be read
     last, all were soon after, and the next three who went away were taken for the rest of the ten: two of them were
-    rebooted in the second in which the third was back (f2.py of the second attack)."""
+    rebooted in the second in which the third was back (found by an outsider)."""
     known = stored.absence
     if known is None:
         return stored

@@ -276,7 +276,7 @@ def _below(rung: Verb) -> Verb | None:
 
 def not_begun(case: Case) -> Case:
     """What a cancelled case had sent was not done to the node: it was not tried. The next case of the node took it for
-    a rung that had not helped, and rebooted where a reset would have done (f12.py of the second attack)."""
+    a rung that had not helped, and rebooted where a reset would have done (found by an outsider)."""
     tried = case.rungs_tried
     if case.unfinished is None or tried[-1:] != (case.unfinished.verb,):
         return case
